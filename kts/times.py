@@ -38,6 +38,11 @@ class NotATimeError(ValueError):
     """A text is no time."""
 
 
+def wall_clock() -> int:
+    """Now, in ms since the epoch."""
+    return time_ns() // 1_000_000
+
+
 def milliseconds(
     name: str, value: object, unit: str | None = None, *, round_up: bool = True, how: str = UNIT_ARGUMENT
 ) -> int:
@@ -114,7 +119,7 @@ def parse_range_time(
 
 
 def _now(now_ms: int | None) -> int:
-    return time_ns() // 1_000_000 if now_ms is None else now_ms
+    return wall_clock() if now_ms is None else now_ms
 
 
 def parse_time(

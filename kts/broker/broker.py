@@ -16,8 +16,8 @@ from kts.broker.producer_ids import ProducerIds, largest_producer_id
 from kts.broker.request import Request
 from kts.broker.settings.broker import BrokerConfig
 from kts.broker.topics import Retained, Topics
-from kts.log.log import wall_clock
 from kts.store.addresses import require_local
+from kts.times import wall_clock
 
 logger = logging.getLogger(__name__)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, BinaryIO
 
 import click
+
+from kts.times import wall_clock
 
 from .inputs import filter_options, json_option, log_bytes, open_logs, tiered_paths_argument
 from .output import counted, print_json, progress, refuse_input, refuse_terminal, remark, show_bytes, sink
@@ -60,7 +61,7 @@ def command(
     if kind in ("png", "pdf"):
         refuse_terminal(output, f"a {kind.upper()}")
     try:
-        now_ms = time.time_ns() // 1_000_000 if now is None else parse_time(now)
+        now_ms = wall_clock() if now is None else parse_time(now)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--now'") from error
     logs = open_logs(paths, topics=topics, partitions=partitions)

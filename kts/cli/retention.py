@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import click
 
 from kts.behaviour import GENERATIONS
 from kts.errors import KtsError
-from kts.times import parse_length
+from kts.times import parse_length, wall_clock
 
 from .inputs import (
     Size,
@@ -111,7 +110,7 @@ def command(
 
     now_ms = resolve(now, "--now", unit, None)
     if now_ms is None:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_clock()
     options = {"retention.ms": retention_ms, "retention.bytes": retention_bytes, "cleanup.policy": cleanup_policy}
     given = {name: value for name, value in options.items() if value is not None}
     own = {**parse_settings(settings), **given}

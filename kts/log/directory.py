@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
@@ -24,6 +23,7 @@ from kts.segment.names import (
 )
 from kts.segment.rereading import warn
 from kts.store import files, local, publishing
+from kts.times import wall_clock
 
 LOCK = ".lock"
 CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS)
@@ -66,7 +66,7 @@ class _State:
             found = checkpoints.read_checkpoint(path)
             fault = checkpoints.Checkpoints(self.path).fault_of_file(file)
             if fault is not None:  # the next write replaces it
-                aside = f"{path}.aside-{time.time_ns() // 1_000_000}"
+                aside = f"{path}.aside-{wall_clock()}"
                 publishing.publish(aside, files.read_bytes(path))
                 self.malformed[path] = fault, aside
                 self._unwritten.add(file)

@@ -6,7 +6,6 @@ import os
 import re
 import sys
 import threading
-import time
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -68,7 +67,7 @@ from kts.segment.rebuild import Recovered
 from kts.segment.segment import described
 from kts.segment.transactions import truncate_aborted
 from kts.store import addresses, files, local
-from kts.times import Time, show_time, time_unit
+from kts.times import Time, show_time, time_unit, wall_clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,11 +89,6 @@ class Deleted(NamedTuple):
     size_bytes: int
     largest_timestamp_ms: int
     rule: str
-
-
-def wall_clock() -> int:
-    """Now, in ms since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 def is_over(since_ms: int, interval_ms: int, now_ms: int) -> bool:

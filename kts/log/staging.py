@@ -41,6 +41,7 @@ from kts.segment.names import CLEAN_SHUTDOWN, check_topic, is_aside, parse_direc
 from kts.segment.snapshots import snapshot_bytes
 from kts.store import addresses, files, local, publishing
 from kts.store.local import File, WritableFile
+from kts.times import wall_clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,7 +121,7 @@ def check_free(directory: str) -> None:
     """
     local.make_directory(directory)
     _locked(directory, CHECK_PATIENCE_S).leave()
-    changed_ms = time.time_ns() // 1_000_000 - IDLE_MS
+    changed_ms = wall_clock() - IDLE_MS
     for name in files.names_in(directory):
         if is_aside(name) and _is_idle(os.path.join(directory, name), changed_ms):
             _remove(directory, name)

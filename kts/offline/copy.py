@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -74,7 +73,7 @@ from kts.segment.snapshots import snapshot_paths
 from kts.store import addresses, files, local, publishing
 from kts.store.expanded import compression_of_log
 from kts.store.protocol import Readable
-from kts.times import Time, milliseconds
+from kts.times import Time, milliseconds, wall_clock
 
 PIECE_BYTES = 2**22
 COMPARED_BYTES = 2**12  # of a segment's end, or beginning, where nothing else tells whether it is the same
@@ -784,7 +783,7 @@ class _Partition:
         target, base = path.removesuffix(".log"), os.path.basename(done.stem)
         if f"{base}.log" in names and not self.place.in_bucket:
             # Until the new log is in place, the old one lies beside new indexes: its time must be that of no source.
-            local.set_modified_ms(path, time.time_ns() // 1_000_000)
+            local.set_modified_ms(path, wall_clock())
             publishing.sync_file(path)
         for suffix in (*[".snapshot"] * with_snapshot, *INDEX_SUFFIXES, ".log"):
             if suffix == ".log":

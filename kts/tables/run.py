@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -45,7 +44,7 @@ from kts.tables.rows import (
 )
 from kts.tables.state import Known, offsets_of
 from kts.tables.values import RECORD, Decoder, Schemas, decoder_of, read_schema, registered
-from kts.times import milliseconds
+from kts.times import milliseconds, wall_clock
 
 EARLIEST_MS = 946_684_800_000  # 2000-01-01: Kafka is younger, the times of its records may be older
 AHEAD_MS = 366 * DAY_MS
@@ -255,7 +254,7 @@ def _stated(given: Any) -> Offsets | str | None:
 
 
 def _plausible(asked: SyncOptions) -> Plausible:
-    start, end = EARLIEST_MS, time.time_ns() // 1_000_000 + AHEAD_MS
+    start, end = EARLIEST_MS, wall_clock() + AHEAD_MS
     if asked.plausible_from is not None:
         start = milliseconds("plausible_from", asked.plausible_from, asked.unit)
     if asked.plausible_to is not None:

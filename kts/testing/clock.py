@@ -6,8 +6,8 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 from kts.arguments import INT64_MAX, INT64_MIN, integer
-from kts.log.log import wall_clock
 from kts.segment.locks import new_in_children
+from kts.times import wall_clock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)

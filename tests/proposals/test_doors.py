@@ -20,9 +20,9 @@ from support.golden import PATIENCE_S
 from support.processes.cli_runs import run
 from support.waiting import wait_until
 
-import kts
 from kts.proposals import MODES
 from kts.testing import KtsBroker
+from kts.times import wall_clock
 
 pytestmark = pytest.mark.slow
 
@@ -150,7 +150,7 @@ def test_a_served_log_that_is_idle_rolls_and_retention_removes_its_old_segment(t
         bootstrap = "{}:{}".format(*broker.address)
         admin = AdminClient({"bootstrap.servers": bootstrap})
         wait(admin.create_topics([NewTopic("idle", 1), NewTopic("kafkas", 1, config={"proposals": ""})]))
-        now = kts.log.log.wall_clock()
+        now = wall_clock()
         for topic in ("idle", "kafkas"):  # twelve seconds old: due to roll, and two seconds later to be deleted
             client.produce(bootstrap, topic, [Record(None, b"x", now - 12_000)])
         bases: dict[str, list[list[int]]] = {"idle": [], "kafkas": []}

@@ -34,12 +34,13 @@ from kts.config import LogConfig
 from kts.errors import InvalidTopicError, KtsError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
 from kts.log.deletions import DeletionQueue
 from kts.log.directory import LogDirectory
-from kts.log.log import Deleted, wall_clock
+from kts.log.log import Deleted
 from kts.log.policies import roll_warning
 from kts.model import uuid_bytes
 from kts.segment.locks import new_in_children
 from kts.segment.names import INTERNAL_TOPICS, check_topic
 from kts.store import descriptors, files, local
+from kts.times import wall_clock
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from kts.errors import InvalidRequestError, UnsupportedForMessageFormatError
-from kts.log.log import wall_clock
 from kts.model import EARLIEST, LATEST
 from kts.proposals.options.messages import checked, decode, encode
 from kts.proposals.options.wire import CONSUMER, FETCH, LIST_OFFSETS, PRODUCE, Connection, ask_partition
+from kts.times import wall_clock
 
 FETCH_BYTES = 1 << 20  # max.partition.fetch.bytes
 ACKS = -1

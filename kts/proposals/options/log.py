@@ -30,7 +30,7 @@ from kts.errors import (
 )
 from kts.log import policies
 from kts.log.directory import PartitionEntry
-from kts.log.log import Deleted, wall_clock
+from kts.log.log import Deleted
 from kts.model import NO_TIMESTAMP, TimestampOffset
 from kts.proposals.answers import Answer, Start
 from kts.proposals.append_time import MonotonicAppendTime
@@ -42,6 +42,7 @@ from kts.proposals.options.segment import SUFFIXES, Cut, Found, OptionSegment
 from kts.segment.locks import new_in_children
 from kts.segment.names import parse_directory_name, parse_file_name
 from kts.store import files, local, publishing
+from kts.times import wall_clock
 
 # Left by ``close``: version, then log end offset, last append time, entries of option 3's active index. Unknown is -1.
 CLOSED = "append-time-checkpoint"
