@@ -114,7 +114,7 @@ def segment_rows(log: PartitionLog) -> list[dict[str, Any]]:
 
 def greatest_times(log: PartitionLog) -> list[int | None]:
     """The greatest timestamp of each segment: its last time-index entry if the log confirms it, else from the log."""
-    import kts
+    from kts.dataset.partition import partition_of_segment
     from kts.segment.segment import closed_times
 
     segments = log.segments
@@ -125,8 +125,7 @@ def greatest_times(log: PartitionLog) -> list[int | None]:
         found.append(closed.greatest_timestamp_ms)
     for number, segment in enumerate(segments):
         if number == len(found) or found[number] is None:
-            alone = kts.PartitionLog(segment.path, log.topic, log.partition, segment_paths=[segment.path])
-            greatest = alone.max_timestamp()
+            greatest = partition_of_segment(segment).max_timestamp()
             found[number:] = [None if greatest is None else greatest.timestamp_ms, *found[number + 1 :]]
     return found
 

@@ -518,6 +518,11 @@ def _alike(facts: Mapping[PartitionLog, tuple[int, int, int]]) -> bool:
     return all(one == found[0] for one in found) and len(found[0]["offset"]) > 0
 
 
+def partition_of_segment(segment: Segment) -> PartitionLog:
+    """One segment as a partition of its own."""
+    return PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
+
+
 class LogDirs(Mapping[TopicPartition, PartitionLog]):
     """The partitions of one or several log directories, by (topic, partition).
 

@@ -32,7 +32,7 @@ from kts.behaviour import Behaviour
 from kts.config import FORMAT_OF_MAGIC
 from kts.coordinator_records.groups import TOPIC as GROUPS
 from kts.dataset.options import ON_ERROR, LogOptions, Path, RangeOptions, ScanOptions, TimeRange
-from kts.dataset.partition import PartitionLog
+from kts.dataset.partition import PartitionLog, partition_of_segment
 from kts.dataset.paths import selected
 from kts.dataset.plan import NO_END, resolve_range
 from kts.errors import (
@@ -68,7 +68,7 @@ from kts.segment.names import (
 )
 from kts.segment.rebuild import IndexConfig
 from kts.segment.rereading import settled, unless_deleted, warn
-from kts.segment.segment import Segment, ends_of, int64
+from kts.segment.segment import Segment, ends_of, int64, segment_of_file
 from kts.segment.snapshots import snapshot_paths
 from kts.store import addresses, files, local, publishing
 from kts.store.expanded import compression_of_log
@@ -952,7 +952,7 @@ def _complete(path: str, wrong: Sequence[Violation], before: Segment | None) -> 
     if before is not None:  # transactions that end in the segment may have begun before it
         with suppress(CorruptIndexError):
             publishing.write_new(f"{stem}.snapshot", files.read_bytes(tiers.snapshot_after(before.path)))
-    alone = PartitionLog(path, "", 0, segment_paths=[path])
+    alone = partition_of_segment(segment_of_file(path))
     for found in reindex(alone, IndexConfig(behaviour=Behaviour.of(generation_of(alone)))):
         made = {one.kind: one.rebuilt for one in found.indexes}
         if lacking and not files.exists(f"{stem}.txnindex"):  # all of them may be lost

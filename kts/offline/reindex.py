@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from kts.behaviour import DEFAULT, generation_of_format
-from kts.dataset.partition import NotInParts, PartitionLog
+from kts.dataset.partition import NotInParts, PartitionLog, partition_of_segment
 from kts.errors import CorruptIndexError
 from kts.log.directory import held
 from kts.model import NO_TIMESTAMP
@@ -214,7 +214,7 @@ def used_part(kind: str, present: bytes) -> bytes:
 def _contradicting(segment: Segment, is_last: bool, config: IndexConfig) -> set[str]:
     """The index files of a segment that contradict its log."""
     found = set()
-    alone = PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
+    alone = partition_of_segment(segment)
     for violation in verify_partition(alone, rules=config.behaviour.times):
         if violation.kind != "zero-tail" or not is_last:
             found.add(violation.path)

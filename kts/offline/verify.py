@@ -25,7 +25,7 @@ from kts.codec.layout import HEADER_BYTES, read_header
 from kts.coordinator_records.groups import TOPIC as GROUPS
 from kts.dataset.committed import committed_in
 from kts.dataset.options import Path
-from kts.dataset.partition import LogDirs, NotInParts, PartitionLog
+from kts.dataset.partition import LogDirs, NotInParts, PartitionLog, partition_of_segment
 from kts.dataset.paths import open_path
 from kts.errors import CorruptIndexError, CorruptRecordError, KtsError, KtsWarning, LogStorageError
 from kts.remote import tiers
@@ -209,7 +209,7 @@ def verify_segment(segment: Segment, following: int | None) -> Iterator[Violatio
     following : int or None
         The base offset of the next segment; None if this is the last one.
     """
-    log = PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
+    log = partition_of_segment(segment)
     check = _PartitionCheck(log, deep=False, progress=None, rules=KAFKA_TIMES)
     return _limited(_readable(check.segment(segment, None, following, None, {}), segment.path))
 
@@ -225,8 +225,7 @@ def apart(log: PartitionLog) -> Sequence[PartitionLog]:
     """The partition; or each of its segments, where these are files given by name: they are checked one by one."""
     if not log.lone:
         return [log]
-    paths = [segment.path for segment in log.segments]
-    return [PartitionLog(path, log.topic, log.partition, segment_paths=[path]) for path in paths]
+    return [partition_of_segment(segment) for segment in log.segments]
 
 
 def beside(paths: Iterable[str], logs: Iterable[PartitionLog]) -> Iterator[str]:
@@ -399,7 +398,7 @@ class _PartitionCheck:
     def hidden_copies(self) -> Iterator[Violation]:
         """Copies in tiered storage of which local segments are read instead, one by one."""
         for segment, following in self.log.hidden_copies():
-            alone = PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
+            alone = partition_of_segment(segment)
             check = _PartitionCheck(alone, self.deep, None, self.rules)
             yield from _readable(check.segment(segment, None, following, None, {}), segment.path)
 
