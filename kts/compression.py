@@ -33,7 +33,7 @@ LZ4_HIGH_LEVEL = 3  # from this level on the library uses another algorithm
 Compress = Callable[[bytes | memoryview], bytes]
 
 
-class Levels(NamedTuple):
+class CompressionLevels(NamedTuple):
     """The levels of a codec's library, and Kafka's default."""
 
     default: int
@@ -54,7 +54,7 @@ class Codec(NamedTuple):
         The first one whose entries carry the codec. 0.10.2 knows those of magic 0.
     produce, fetch : int
         The first versions of these requests that carry it.
-    levels : Levels or None
+    levels : CompressionLevels or None
         None if the codec has none.
     compressor : callable
         (level, magic) to a function that compresses one payload as Kafka's producer frames it.
@@ -72,7 +72,7 @@ class Codec(NamedTuple):
     magic: int = 0
     produce: int = 0
     fetch: int = 0
-    levels: Levels | None = None
+    levels: CompressionLevels | None = None
     compressor: Callable[[int, int], Compress] = lambda level, magic: bytes
     decompressor: Callable[[], Any] = lambda: None
     library: Callable[[], str | None] = lambda: None
@@ -363,7 +363,7 @@ CODECS = (
     Codec(
         GZIP,
         "gzip",
-        levels=Levels(default=6, lowest=1, highest=9),
+        levels=CompressionLevels(default=6, lowest=1, highest=9),
         compressor=_gzip,
         decompressor=_deflate,
         library=_isal,
@@ -380,7 +380,7 @@ CODECS = (
     Codec(
         LZ4,
         "lz4",
-        levels=Levels(default=0, lowest=0, highest=16),
+        levels=CompressionLevels(default=0, lowest=0, highest=16),
         compressor=_lz4,
         decompressor=_lz4_block,
         library=_liblz4,
@@ -392,7 +392,7 @@ CODECS = (
         magic=2,
         produce=7,
         fetch=10,
-        levels=Levels(default=3, lowest=-131072, highest=22),
+        levels=CompressionLevels(default=3, lowest=-131072, highest=22),
         compressor=_zstd,
         decompressor=_zstd_reader,
         library=_libzstd,

@@ -72,7 +72,7 @@ class Bytes(Number):
         self.in_spark = in_spark
 
 
-class Lateness(Kind):
+class Duration(Kind):
     """A length of time; None has no bound."""
 
     def check(self, name: str, value: Any) -> int | None:
@@ -87,7 +87,7 @@ class Several(Kind):
         self.of = of
 
 
-class Place(Kind):
+class FilePath(Kind):
     """A path."""
 
 
@@ -103,7 +103,7 @@ class Json(Kind):
         self.example = example
 
 
-ANY, FLAG, PATH, MOMENT = Kind(), Flag(), Place(), Moment("TIME")
+ANY, FLAG, PATH, MOMENT = Kind(), Flag(), FilePath(), Moment("TIME")
 
 
 class Option(NamedTuple):

@@ -19,7 +19,7 @@ CHUNK_BYTES = 128 * 1024
 PSEUDO_ENTRY = struct.pack(">qi", -1, 61)
 
 
-class Converted(NamedTuple):
+class DownConverted(NamedTuple):
     """The records for a client; ``messages`` is 0 if nothing was converted."""
 
     records: bytes
@@ -33,7 +33,7 @@ def newest_magic(version: int) -> int:
     return 0 if version <= 1 else 1 if version <= 3 else 2
 
 
-class _Headers:
+class _WholeEntries:
     """Ends, magics and record counts of the whole entries up to the first damaged header."""
 
     def __init__(self, data: bytes) -> None:
@@ -53,10 +53,10 @@ class _Headers:
 
 def needs_conversion(data: bytes, magic: int) -> bool:
     """Whether an entry has a newer magic. The data decides, not the topic's current setting."""
-    return bool((_Headers(data).magics > magic).any())
+    return bool((_WholeEntries(data).magics > magic).any())
 
 
-def down_convert(data: bytes, magic: int, fetch_offset: int, behaviour: Behaviour = DEFAULT) -> Converted:
+def down_convert(data: bytes, magic: int, fetch_offset: int, behaviour: Behaviour = DEFAULT) -> DownConverted:
     """Convert records for a client of an older magic. Offsets stay, and timestamps if the magic has them.
 
     Parameters
@@ -72,7 +72,7 @@ def down_convert(data: bytes, magic: int, fetch_offset: int, behaviour: Behaviou
 
     Returns
     -------
-    Converted
+    DownConverted
         At most as many bytes as ``data``, but at least the first entry. If nothing can be sent (control batches), a
         pseudo entry that clients treat as cut. A single cut entry stays as it is, so that the client asks for more.
 
@@ -86,11 +86,11 @@ def down_convert(data: bytes, magic: int, fetch_offset: int, behaviour: Behaviou
     -----
     Source: AbstractRecords.toMessageFormat (0.10.2), LazyDownConversionRecords, RecordsUtil.downConvert (3.9).
     """
-    headers = _Headers(data)
+    headers = _WholeEntries(data)
     if headers.error is not None and not len(headers.ends):
         raise headers.error
     if not (headers.magics > magic).any():
-        return Converted(data)
+        return DownConverted(data)
     begun = time.thread_time_ns()
     negative = behaviour.times.before_1970
     if behaviour.converts_by_entry or (headers.magics > behaviour.greatest_magic).any():
@@ -102,10 +102,10 @@ def down_convert(data: bytes, magic: int, fetch_offset: int, behaviour: Behaviou
             whole, magic, generation=behaviour.release, down_only=True, allow_negative_timestamps=negative
         )
     messages = _messages(data, headers, magic, taken)
-    return Converted(records, messages, taken, time.thread_time_ns() - begun)
+    return DownConverted(records, messages, taken, time.thread_time_ns() - begun)
 
 
-def _in_pieces(data: bytes, headers: _Headers, magic: int, fetch_offset: int, negative: bool) -> tuple[bytes, int]:
+def _in_pieces(data: bytes, headers: _WholeEntries, magic: int, fetch_offset: int, negative: bool) -> tuple[bytes, int]:
     """Converted entries up to the size of the data, and the number of source bytes."""
     whole, out = memoryview(data), bytearray()
     taken, end, limit = 0, int(headers.ends[-1]), 0
@@ -131,7 +131,7 @@ def _in_pieces(data: bytes, headers: _Headers, magic: int, fetch_offset: int, ne
     return bytes(out[:limit]) or PSEUDO_ENTRY, taken
 
 
-def _messages(data: bytes, headers: _Headers, magic: int, taken: int) -> int:
+def _messages(data: bytes, headers: _WholeEntries, magic: int, taken: int) -> int:
     """The number of records in the converted entries of the first ``taken`` bytes."""
     those = (headers.magics > magic) & (headers.ends <= taken)
     known = headers.counts >= 0

@@ -51,7 +51,7 @@ class PrivateVersions:
     """
 
     def __init__(self, extensions: Iterable[Extension]) -> None:
-        self.layouts: dict[tuple[int, int], wire.Layout] = {}
+        self.layouts: dict[tuple[int, int], wire.ApiLayout] = {}
         self._extensions: dict[tuple[int, int], Extension] = {}
         self._all = tuple(extensions)
         for extension in self._all:

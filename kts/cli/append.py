@@ -120,7 +120,7 @@ def command(
         note("reading JSON lines from the terminal; Ctrl-D ends them")
     code = FINE
     with writable_log(directory, config, create=create, shipped=shipped, clock=clock) as log:
-        appender = Appender(log, compression, batch_records or INT32_MAX, batch_bytes, check, now_ms)
+        appender = BatchAppender(log, compression, batch_records or INT32_MAX, batch_bytes, check, now_ms)
         try:
             with progress("appended", input_bytes(source)) as advance:
                 for first_line, lines in pieces_of_lines(source):
@@ -146,7 +146,7 @@ class RefusedError(ValueError):
     """The log refused a batch; these are its input lines."""
 
 
-class Appender:
+class BatchAppender:
     """Groups records into batches and appends each as a whole."""
 
     def __init__(
@@ -274,7 +274,7 @@ def input_bytes(source: BinaryIO) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def report(log: Log, appender: Appender, as_json: bool, code: int) -> None:
+def report(log: Log, appender: BatchAppender, as_json: bool, code: int) -> None:
     """Print what was appended."""
     first = appender.first_offset
     if as_json:

@@ -144,7 +144,7 @@ def command(
     check_codec(to.magic, compression, level)
     logs = open_logs([src], topics=topics, partitions=partitions)
     refuse_inside(out, src)
-    report = Report(as_json, to.magic)
+    report = ConvertReport(as_json, to.magic)
     try:
         with aside(out) as directory, progress("converted", log_bytes(logs), quiet=master is not None) as advance:
             work = partial(converted, directory, to)
@@ -191,7 +191,7 @@ def refuse_inside(out: str, src: str) -> None:
         raise click.BadParameter(f"{out} lies in {src}, or around it; name another", param_hint="--out")
 
 
-class Report:
+class ConvertReport:
     """Collects what is printed at the end."""
 
     def __init__(self, as_json: bool, magic: int) -> None:

@@ -80,7 +80,7 @@ def command(paths: tuple[str, ...], target: str, now: str | None, as_json: bool,
     topics, partitions = asked["topics"], asked["partitions"]
     logs = open_logs(paths, topics=topics, partitions=partitions)
     target = reached(target, click.get_current_context().meta.get(STORAGE_OPTIONS))
-    report = Report(as_json, target)
+    report = CopyReport(as_json, target)
     whole = not topics and not partitions
     try:
         with advice_on_locks(), progress("copied", log_bytes(logs)) as advance:
@@ -91,7 +91,7 @@ def command(paths: tuple[str, ...], target: str, now: str | None, as_json: bool,
     report.end(logs)
 
 
-class Report:
+class CopyReport:
     """Collects what is printed at the end."""
 
     def __init__(self, as_json: bool, target: str) -> None:

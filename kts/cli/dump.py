@@ -493,7 +493,7 @@ def make_writer(kind: str, file: BinaryIO, schema: Any, how: Spelling, *, stream
     if kind == "parquet":
         return formats.Parquet(file, schema, how.keys, how.values)
     if kind == "arrow":
-        return formats.Arrow(file, schema, how.keys, how.values, stream=stream)
+        return formats.ArrowWriter(file, schema, how.keys, how.values, stream=stream)
     from . import text  # its imports take longer than writing a small Parquet file
 
     keys, values, zone = how.keys or "base64", how.values or "base64", chosen_zone()

@@ -146,7 +146,7 @@ def keys_repeat(column: Any) -> bool:
     return len(set(sample)) <= MOST_DIFFERENT * len(sample)
 
 
-class Arrow(Table):
+class ArrowWriter(Table):
     """Arrow IPC: the file format in a file, the streaming format in a pipe."""
 
     def __init__(self, file: BinaryIO, schema: Any, keys: str | None, values: str | None, *, stream: bool) -> None:

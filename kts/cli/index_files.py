@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kts.segment.index_files import KINDS, IndexFile, kind_of, read_index_file
+from kts.segment.index_files import KINDS, IndexFileContent, kind_of, read_index_file
 
 from .output import FINDINGS, FINE, UNREADABLE, counted, note, print_table, say
 from .times import show_time
@@ -46,7 +46,7 @@ def index_files(paths: Sequence[str]) -> list[str]:
     return found
 
 
-def entries_of(paths: Sequence[str], codes: list[int]) -> Iterator[tuple[str, IndexFile]]:
+def entries_of(paths: Sequence[str], codes: list[int]) -> Iterator[tuple[str, IndexFileContent]]:
     """The files with their entries; adds an exit code to ``codes`` for each that is damaged, and says how."""
     from kts.errors import KtsError
 

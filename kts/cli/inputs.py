@@ -18,7 +18,7 @@ from kts.arguments import INT64_MAX
 from kts.config import FORMAT_OF_MAGIC, LogConfig
 from kts.dataset.options import LogOptions, ScanOptions
 from kts.errors import KtsError, LogLockedError, UnknownTopicOrPartitionError
-from kts.options import Bytes, Choice, Flag, Moment, Number, Option, Place, Several, options_of
+from kts.options import Bytes, Choice, FilePath, Flag, Moment, Number, Option, Several, options_of
 from kts.store.addresses import require_local
 from kts.store.files import has_pattern
 
@@ -86,7 +86,7 @@ def declared_option(one: Option, **more: Any) -> Callable[[Any], Any]:
             how["type"] = click.IntRange(lowest, None if highest == INT64_MAX else highest)
         case Several(of=of):
             how, shown = how | {"multiple": True, "type": click.IntRange(0) if of is int else None}, " Repeatable."
-        case Place():
+        case FilePath():
             how["type"] = click.Path()
     return click.option(flag, one.name, help=one.doc.replace("``", "") + shown, **how | more)
 

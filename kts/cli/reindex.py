@@ -105,7 +105,7 @@ def command(
     refuse_inputs(out, logs)
     times = TimeRules.of(allow_negative_timestamps, minus_one_is_a_time)
     config = IndexConfig(index_interval_bytes, segment_index_bytes, Behaviour.of(DEFAULT.release, times=times))
-    report = Report(as_json)
+    report = ReindexReport(as_json)
     target = None if out is None else os.path.abspath(out)  # executors have other working directories
     work = partial(rebuilt, config, generation, target, in_place, everything)
     if master is not None and any(has_log(out, log) for log in logs):
@@ -206,7 +206,7 @@ def write(
     return written
 
 
-class Report:
+class ReindexReport:
     """Collects the output and prints it at the end, so that a closed pipe does not stop the work."""
 
     def __init__(self, as_json: bool) -> None:

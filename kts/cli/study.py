@@ -132,7 +132,7 @@ def study_directory(paths: tuple[str, ...], topics: tuple[str, ...], settings: A
     return FINE
 
 
-def print_tables(tables: list[study_tables.Table]) -> None:
+def print_tables(tables: list[study_tables.StudyTable]) -> None:
     """Each table with its title and notes."""
     for number, table in enumerate(tables):
         if number:

@@ -17,7 +17,7 @@ from .study_tables import NAMES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from .study_tables import Table
+    from .study_tables import StudyTable
 
 HOUR_MS = 3_600_000
 LEAST_HOURS = 0.1  # at the left of the logarithmic axis of deletions: one check, and everything earlier
@@ -103,7 +103,7 @@ def described(report: dict[str, Any]) -> str:
     )
 
 
-def section(table: Table, drawn: Iterable[str] = ()) -> str:
+def section(table: StudyTable, drawn: Iterable[str] = ()) -> str:
     """A table with its heading, notes and plots."""
     headers = (*table.headers, *(column[0] for column in table.more))
     rows = [[*row, *(column[number + 1] for column in table.more)] for number, row in enumerate(table.rows)]
@@ -114,13 +114,13 @@ def section(table: Table, drawn: Iterable[str] = ()) -> str:
     return f"<section>\n<h2>{escape(table.title)}</h2>\n{shown}{notes}{plots(drawn)}</section>\n"
 
 
-def cells(row: list[str], table: Table) -> Iterable[str]:
+def cells(row: list[str], table: StudyTable) -> Iterable[str]:
     """The cells of a row."""
     for column, text in enumerate(row):
         yield f"<td{kind(column, text, table)}>{escape(text)}</td>"
 
 
-def kind(column: int, text: str, table: Table) -> str:
+def kind(column: int, text: str, table: StudyTable) -> str:
     """The class of a cell: one that says NO stands out, and only the last of ``more`` is a sentence."""
     if text == "NO":
         return ' class="no"'

@@ -39,7 +39,7 @@ INDEXES = {SHIPPED: "time index", "bucket-index": "bucket-index", "minute-map": 
 INDEXED = {"LogAppendTime": "LogAppendTime", "CreateTime": "CreateTime", "one in the future": "CreateTime, one future"}
 
 
-class Table(NamedTuple):
+class StudyTable(NamedTuple):
     """A table with its title, and sentences below it. A page has room for more columns instead of the reasons."""
 
     title: str
@@ -51,12 +51,12 @@ class Table(NamedTuple):
     more: tuple[tuple[str, ...], ...] = ()  # the page's last columns: a header, then a cell for each row
 
 
-def of_patterns(report: dict[str, Any]) -> list[Table]:
+def of_patterns(report: dict[str, Any]) -> list[StudyTable]:
     """For each pattern what each rule does."""
     return [of_rules(f"{pattern}: {found['what']}", found["rules"]) for pattern, found in report["patterns"].items()]
 
 
-def of_rules(title: str, rules: dict[str, Any]) -> Table:
+def of_rules(title: str, rules: dict[str, Any]) -> StudyTable:
     """What each rule does."""
     headers = ("time and rule", "segments", "of one", "open", "kept", "apart", "late")
     more = ("rolls when this exceeds segment.ms", *(RULES[rule] for rule in rules))
@@ -72,10 +72,10 @@ def of_rules(title: str, rules: dict[str, Any]) -> Table:
         ]
         for rule, figures in rules.items()
     ]
-    return Table(title, headers, rows, (1, 2, 3, 4, 5, 6), (), (), (more,))
+    return StudyTable(title, headers, rows, (1, 2, 3, 4, 5, 6), (), (), (more,))
 
 
-def of_directory(report: dict[str, Any]) -> list[Table]:
+def of_directory(report: dict[str, Any]) -> list[StudyTable]:
     """What is known of real partitions, what the rules do with them, and what would serve them."""
     known, latency, behind = report["known"], report["latencyMs"], report["behindMs"]
     title = f"{counted(report['entries'], 'batch')} of {read_of(report)}"
@@ -89,7 +89,7 @@ def of_directory(report: dict[str, Any]) -> list[Table]:
         *([] if latency["p99"] is None else [["latency, 99th percentile", show(latency["p99"])]]),
         *([] if behind["p99"] is None else [["behind the latest CreateTime, 99th percentile", show(behind["p99"])]]),
     ]
-    tables = [Table(title, ("known", "batches"), rows, (1,), (played(report),))]
+    tables = [StudyTable(title, ("known", "batches"), rows, (1,), (played(report),))]
     if report["advice"] is None:
         return [tables[0]._replace(notes=(NOTHING,))]
     settings = ", ".join(f"{name} {show(ms)}" for name, ms in report["settings"].items())
@@ -98,13 +98,13 @@ def of_directory(report: dict[str, Any]) -> list[Table]:
     return [
         *tables,
         of_rules(f"What the rules do with {settings}", report["rules"]),
-        Table(f"{advice['option']} would serve it", (), [], (), (served, f"Because {'; '.join(advice['why'])}.")),
+        StudyTable(f"{advice['option']} would serve it", (), [], (), (served, f"Because {'; '.join(advice['why'])}.")),
     ]
 
 
-def findings(report: dict[str, Any]) -> Table:
+def findings(report: dict[str, Any]) -> StudyTable:
     """What stands out."""
-    return Table("What stands out", (), [], (), tuple(report["findings"]))
+    return StudyTable("What stands out", (), [], (), tuple(report["findings"]))
 
 
 def read_of(report: dict[str, Any]) -> str:
@@ -121,7 +121,7 @@ def played(report: dict[str, Any]) -> str:
     return f"The rules play {part} {counted(known, 'batch')} with a known CreateTime{where}."
 
 
-def of_topics(reports: list[dict[str, Any]]) -> Table:
+def of_topics(reports: list[dict[str, Any]]) -> StudyTable:
     """What would serve each topic."""
     rows = []
     for report in reports:
@@ -139,21 +139,21 @@ def of_topics(reports: list[dict[str, Any]]) -> Table:
         )  # fmt: skip
     headers = ("topic", "read", "batches", "future", "retention", "rolling", "option", "limits")
     notes = ("limits: message.timestamp.before.max.ms, then message.timestamp.after.max.ms. --topic NAME says why.",)
-    return Table("Which option would serve each topic", headers, rows, (1, 2, 3), notes)
+    return StudyTable("Which option would serve each topic", headers, rows, (1, 2, 3), notes)
 
 
-def retention(report: dict[str, Any]) -> Table:
+def retention(report: dict[str, Any]) -> StudyTable:
     """Which time is preferable for retention."""
     cells = report["retention"]
     rows = [[*verdict(cell), *(show(one[time]) for one in cell["criteria"] for time in TIMES)] for cell in cells]
-    return Table(
+    return StudyTable(
         "Retention: which time is preferable? (apart p99; kept p99 after the own time)",
         (*VERDICT, "apart CT", "LAT", "kept CT", "LAT"),
         rows, (4, 5, 6, 7), (), reasons(cells), (why(cells),),
     )  # fmt: skip
 
 
-def rolling(report: dict[str, Any]) -> list[Table]:
+def rolling(report: dict[str, Any]) -> list[StudyTable]:
     """Which time is preferable for rolling, by three rules on CreateTime."""
     tables = []
     for rule, name in BY.items():
@@ -165,7 +165,7 @@ def rolling(report: dict[str, Any]) -> list[Table]:
                 [*verdict(cell), *(f"{early[time]:.0%}" for time in TIMES), *(f"{opened[time]:.1f}" for time in TIMES)]
             )
         tables.append(
-            Table(
+            StudyTable(
                 f"Rolling by {name} rule: which is preferable? (closed early; open p99)",
                 (*VERDICT, "early CT", "LAT", "open CT", "LAT"),
                 rows,
@@ -197,7 +197,7 @@ def sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-def options(report: dict[str, Any]) -> list[Table]:
+def options(report: dict[str, Any]) -> list[StudyTable]:
     """The paper's comparison of the options: a table for each use case."""
     names = {ms: name.upper() for name, ms in report["mirrorMaker"]["true"].items()}
     tables = []
@@ -219,7 +219,7 @@ def options(report: dict[str, Any]) -> list[Table]:
         notes = ("The paper leaves it to KIP-33; the tables of searches have all figures.",) if row == "search" else ()
         headers = ("option", "measured", "agrees", "figures")
         paper = ("paper", *("-" if cell["paper"] is None else words(cell["paper"]) for cell in cells))
-        tables.append(Table(f"Options, {row} ({what})", headers, rows, (), notes, reasons, (paper, why(cells))))
+        tables.append(StudyTable(f"Options, {row} ({what})", headers, rows, (), notes, reasons, (paper, why(cells))))
     return tables
 
 
@@ -240,7 +240,7 @@ def figures_of(row: str, figures: dict[str, Any], names: dict[int, str]) -> str:
     return ", ".join("some missed" if count is None else f"{count:,}" for count in figures["early"].values())
 
 
-def mirror_maker(report: dict[str, Any]) -> Table:
+def mirror_maker(report: dict[str, Any]) -> StudyTable:
     """What both clusters store, and what a consumer computes."""
     mirror = report["mirrorMaker"]
     names = {ms: name.upper() for name, ms in mirror["true"].items()}
@@ -254,16 +254,18 @@ def mirror_maker(report: dict[str, Any]) -> Table:
     ]
     headers = ("option", "CT, LAT: source", "target", "end to end", "lag", "latency")
     notes = ("T0: created, T1: arrived at the source, T2: at the target, T3: consumed. Lengths are medians.",)
-    return Table("Mirror maker: the times of a message, and what a consumer computes at T3", headers, rows, (), notes)
+    return StudyTable(
+        "Mirror maker: the times of a message, and what a consumer computes at T3", headers, rows, (), notes
+    )
 
 
-def indexes(report: dict[str, Any]) -> list[Table]:
+def indexes(report: dict[str, Any]) -> list[StudyTable]:
     """KIP-33's comparison of the indexes: what a search costs, what building costs, and what spoils them."""
     found = report["indexes"]
     return [*(lookups(one) for one in found.values()), building(found), spoiled(found), indexed_times(found)]
 
 
-def lookups(found: dict[str, Any]) -> Table:
+def lookups(found: dict[str, Any]) -> StudyTable:
     """What a search for the first message created at or after a time reads, and what it answers."""
     rows = [
         [name, f"{one['entries']:,}", f"{one['bytesRead']:,}", f"{one['messages']:,}", *judged(one, "created"),
@@ -272,7 +274,7 @@ def lookups(found: dict[str, Any]) -> Table:
     ]  # fmt: skip
     size = f"{show_bytes(found['logBytes'])} in {counted(found['segments'], 'segment')}"
     headers = ("index", "entries", "bytes read", "messages", "exact", "early", "missed", "segs")
-    return Table(f"Indexes, {found['what']}: {size}", headers, rows, tuple(range(1, len(headers))))
+    return StudyTable(f"Indexes, {found['what']}: {size}", headers, rows, tuple(range(1, len(headers))))
 
 
 def judged(one: dict[str, Any], question: str) -> list[str]:
@@ -281,7 +283,7 @@ def judged(one: dict[str, Any], question: str) -> list[str]:
     return [f"{answers['exact']}/{one['searches']}", f"{answers['early']:,}", f"{answers['missed']:,}"]
 
 
-def building(found: dict[str, Any]) -> Table:
+def building(found: dict[str, Any]) -> StudyTable:
     """What an index costs to build, to rebuild, and to repair."""
     data = found["CreateTime"]
     rows = [
@@ -289,7 +291,7 @@ def building(found: dict[str, Any]) -> Table:
          f"{one['segmentsReadAfterLoss']:,}", show_bytes(one["bytesReadAfterLoss"])]
         for name, one in ((name, data["indexes"][search]) for search, name in INDEXES.items())
     ]  # fmt: skip
-    return Table(
+    return StudyTable(
         "Indexes: what is written while appending, and read to build again",
         ("index", "written", "rebuild reads", "CPU", "one lost: segs", "reads"),
         rows,
@@ -301,7 +303,7 @@ def building(found: dict[str, Any]) -> Table:
     )
 
 
-def spoiled(found: dict[str, Any]) -> Table:
+def spoiled(found: dict[str, Any]) -> StudyTable:
     """What one time far in the future does to each index."""
     before, after = found["CreateTime"]["indexes"], found["one in the future"]["indexes"]
     rows = []
@@ -318,10 +320,10 @@ def spoiled(found: dict[str, Any]) -> Table:
     )
     headers = ("index", "entries", "bytes read", "early")
     title = "Indexes: what one time far in the future does (without -> with it)"
-    return Table(title, headers, rows, (1, 2, 3), notes)
+    return StudyTable(title, headers, rows, (1, 2, 3), notes)
 
 
-def indexed_times(found: dict[str, Any]) -> Table:
+def indexed_times(found: dict[str, Any]) -> StudyTable:
     """A time index on LogAppendTime against one on CreateTime."""
     rows = []
     for data, name in INDEXED.items():
@@ -334,15 +336,15 @@ def indexed_times(found: dict[str, Any]) -> Table:
         "CreateTime is exact for a creation and misses messages that arrived then but were created before.",
     )
     title = "Time index on LogAppendTime or on CreateTime (the time index, shipped search)"
-    return Table(title, headers, rows, tuple(range(1, len(headers))), notes)
+    return StudyTable(title, headers, rows, tuple(range(1, len(headers))), notes)
 
 
-def search(report: dict[str, Any]) -> list[Table]:
+def search(report: dict[str, Any]) -> list[StudyTable]:
     """What a search costs in a log of each option, by question."""
     return [searches(report["search"], question) for question in ("created", "arrived")]
 
 
-def searches(found: dict[str, Any], question: str) -> Table:
+def searches(found: dict[str, Any], question: str) -> StudyTable:
     """One question, asked of the same messages in a log of each option, by each time that it keeps."""
     rows = []
     for option, one in found.items():
@@ -367,10 +369,10 @@ def searches(found: dict[str, Any], question: str) -> Table:
         f"Sizes of log and index by time: {sizes}.",
     )
     words = {"created": "created at or after a time", "arrived": "that arrived at or after a time"}
-    return Table(f"Search by option: the first message {words[question]}", headers, rows, (2, 3, 4, 6, 7), notes)
+    return StudyTable(f"Search by option: the first message {words[question]}", headers, rows, (2, 3, 4, 6, 7), notes)
 
 
-def of_report(report: dict[str, Any]) -> list[Table]:
+def of_report(report: dict[str, Any]) -> list[StudyTable]:
     """All tables."""
     return [
         *([findings(report)] if report["findings"] else []),

@@ -34,7 +34,7 @@ NEEDED = ("offset", "timestamp", "key", "value", "createTimestamp", "position", 
 COPY, DROP, REWRITE, RECOMPRESS = range(4)
 
 
-class Options(NamedTuple):
+class ConvertOptions(NamedTuple):
     """The arguments of ``convert``: the target magic; a codec of None keeps the codec of each entry."""
 
     magic: int
@@ -168,7 +168,7 @@ def convert(
     """
     arguments.magic("to_magic", to_magic)
     behaviour = Behaviour.of(DEFAULT.release if generation is None else generation, shipped)
-    options = Options(
+    options = ConvertOptions(
         magic=to_magic,
         as_released=behaviour.converts_as_released,
         down_only=down_only or behaviour.converts_as_released,
@@ -206,7 +206,7 @@ def convert(
 # --- 3.9: entry by entry --------------------------------------------------------------------------
 
 
-def entry_by_entry(data: memoryview, sources: Sources, options: Options) -> bytes:
+def entry_by_entry(data: memoryview, sources: Sources, options: ConvertOptions) -> bytes:
     """Copy, leave out, rewrite or recompress each entry."""
     actions = np.full(sources.end, COPY)
     actions[sources.magic > options.magic] = REWRITE
@@ -255,7 +255,7 @@ def entry_by_entry(data: memoryview, sources: Sources, options: Options) -> byte
 
 
 def decoded(
-    part: memoryview, names: tuple[str, ...], start: int, options: Options, slice_bytes: int = SLICE_BYTES
+    part: memoryview, names: tuple[str, ...], start: int, options: ConvertOptions, slice_bytes: int = SLICE_BYTES
 ) -> Iterator[pa.RecordBatch]:
     """The records of some entries, in slices. The position of an error counts from the start of the whole buffer."""
     try:
@@ -271,7 +271,7 @@ def decoded(
         raise
 
 
-def _recompressed(rows: pa.RecordBatch, options: Options) -> bytes:
+def _recompressed(rows: pa.RecordBatch, options: ConvertOptions) -> bytes:
     """Record batches with another codec and no other change."""
     import pyarrow as pa
 
@@ -284,7 +284,7 @@ def _recompressed(rows: pa.RecordBatch, options: Options) -> bytes:
     return encode(rows, preserve_batches=True, level=options.level)
 
 
-def _rewritten(table: pa.RecordBatch, codec: int, options: Options, start: int) -> bytes:
+def _rewritten(table: pa.RecordBatch, codec: int, options: ConvertOptions, start: int) -> bytes:
     """Write records of another magic or codec as entries of the target magic."""
     facts = {name: int64s(table.column(name), name) for name in ("attributes", "magic", "offset")}
     plain = facts["attributes"] & CODEC_MASK == NONE
@@ -352,14 +352,14 @@ def _place(table: pa.RecordBatch, row: int, start: int) -> dict[str, Any]:
     return {"position": start + table.column("position")[row].as_py(), "offset": table.column("offset")[row].as_py()}
 
 
-def _check_times(times: Ints, options: Options, table: pa.RecordBatch, start: int) -> None:
+def _check_times(times: Ints, options: ConvertOptions, table: pa.RecordBatch, start: int) -> None:
     negative = np.flatnonzero((times < 0) & (times != NO_TIMESTAMP))
     if negative.size and not options.negative:
         why = f"timestamp {int(times[negative[0]])} lies before 1970; expected 0 or more, -1 for none, or "
         raise KtsError(f"{why}allow_negative_timestamps", **_place(table, int(negative[0]), start))
 
 
-def _check_relative(offsets: Ints, codec: int, options: Options, table: pa.RecordBatch, start: int) -> None:
+def _check_relative(offsets: Ints, codec: int, options: ConvertOptions, table: pa.RecordBatch, start: int) -> None:
     """Offsets in a wrapper of magic 1 are relative to its first offset; a negative one cannot be read back."""
     negative = np.flatnonzero(offsets < 0)
     if options.magic == 1 and codec != NONE and negative.size and not options.as_released:
@@ -367,7 +367,7 @@ def _check_relative(offsets: Ints, codec: int, options: Options, table: pa.Recor
         raise CorruptRecordError(why, **_place(table, int(negative[0]), start))
 
 
-def _check_rising(offsets: Ints, before: npt.NDArray[np.bool_], options: Options) -> None:
+def _check_rising(offsets: Ints, before: npt.NDArray[np.bool_], options: ConvertOptions) -> None:
     """Refuse an offset that is not above the previous one; ``before`` marks the pairs to check."""
     falls = np.flatnonzero((offsets[1:] <= offsets[:-1]) & before)
     if falls.size:
@@ -379,7 +379,7 @@ def _check_rising(offsets: Ints, before: npt.NDArray[np.bool_], options: Options
 # --- the mark of records with a timestamp (KIP-228) -----------------------------------------------
 
 
-def marked(data: bytes, options: Options, below: int) -> bytes:
+def marked(data: bytes, options: ConvertOptions, below: int) -> bytes:
     """Record batches with the mark on those that hold times before ``below``; all others are copied.
 
     Records with -1, if that is not below it, get batches of their own.
@@ -405,7 +405,7 @@ def marked(data: bytes, options: Options, below: int) -> bytes:
     return b"".join(out)
 
 
-def _with_mark(table: pa.RecordBatch, below: int, options: Options) -> bytes:
+def _with_mark(table: pa.RecordBatch, below: int, options: ConvertOptions) -> bytes:
     """Whole batches, written with the mark; a batch is split where records with and without a timestamp meet."""
     import pyarrow as pa
 
@@ -437,7 +437,7 @@ def _with_mark(table: pa.RecordBatch, below: int, options: Options) -> bytes:
 # --- 0.10.2: one set of all -----------------------------------------------------------------------
 
 
-def as_one_set(data: memoryview, sources: Sources, options: Options) -> bytes:
+def as_one_set(data: memoryview, sources: Sources, options: ConvertOptions) -> bytes:
     """All entries as one wrapper with the codec of the first, or as single messages if that is uncompressed."""
     sources.refuse(sources.magic == 2, CorruptRecordError, "magic 2 is unknown, expected 0 or 1")
     if not sources.end and sources.error is None:
@@ -465,7 +465,7 @@ def as_one_set(data: memoryview, sources: Sources, options: Options) -> bytes:
 
 
 def _part_of_set(
-    part: memoryview, table: pa.RecordBatch, rows: Rows, codec: int, options: Options, start: int
+    part: memoryview, table: pa.RecordBatch, rows: Rows, codec: int, options: ConvertOptions, start: int
 ) -> bytes | memoryview:
     times, magic, attributes = (int64s(table.column(name), name) for name in ("timestamp", "magic", "attributes"))
     _check_times(np.where(magic != options.magic, times, NO_TIMESTAMP), options, table, start)

@@ -65,7 +65,7 @@ TRANSACTION_COLUMNS = (
 )
 
 
-class Decoder(NamedTuple):
+class DecodedTopic(NamedTuple):
     """The topic whose records are decoded, and the columns."""
 
     topic: str
@@ -73,8 +73,8 @@ class Decoder(NamedTuple):
 
 
 DECODERS = {
-    "offsets": Decoder(groups.TOPIC, OFFSET_COLUMNS),
-    "transactions": Decoder(transactions.TOPIC, TRANSACTION_COLUMNS),
+    "offsets": DecodedTopic(groups.TOPIC, OFFSET_COLUMNS),
+    "transactions": DecodedTopic(transactions.TOPIC, TRANSACTION_COLUMNS),
 }
 DECODED_COLUMNS = tuple(dict.fromkeys(name for decoder in DECODERS.values() for name in decoder.columns))
 

@@ -17,7 +17,7 @@ class Slice(NamedTuple):
     decoded: Callable[[], Any]
 
 
-class Sliced(Protocol):
+class SlicedRange(Protocol):
     """A range that is read in slices; ``RangeReader`` is one."""
 
     @property
@@ -38,12 +38,12 @@ class Sliced(Protocol):
         """What is made of a slice; called by several threads."""
 
 
-Range = TypeVar("Range", bound=Sliced)
+Range = TypeVar("Range", bound=SlicedRange)
 
 IDLE_S = 0.05  # how long a thread waits for room before it ends: to start another takes longer than to wake it
 
 
-class _Slot:
+class _DecodingSlice:
     """A slice that a thread decodes."""
 
     def __init__(self, start: int, data: memoryview) -> None:
@@ -61,13 +61,13 @@ class _Slot:
         return found
 
 
-class _Source:
+class _RangeSlices:
     """The slices of a range from a position on, and those that were read ahead."""
 
-    def __init__(self, reader: Sliced, asked: tuple[int, int, int | None]) -> None:
+    def __init__(self, reader: SlicedRange, asked: tuple[int, int, int | None]) -> None:
         self.reader, self.asked = reader, asked
         self.slices = reader.slices(*asked)
-        self.slots = deque[_Slot]()
+        self.slots = deque[_DecodingSlice]()
         self.ended = False
         self.error: BaseException | None = None  # of the read after the last slot
 
@@ -95,7 +95,7 @@ class Ahead(Generic[Range]):
         self._room = threading.Condition(self._state)  # for another slice, of a thread
         # Taken before the state's lock; again by a thread whose garbage collection ends the reader.
         self._reading = threading.RLock()
-        self._sources = deque[_Source]()  # the first is the one that is read
+        self._sources = deque[_RangeSlices]()  # the first is the one that is read
         self._running = self._idle = 0
         self._held = 0
         self._ended = False
@@ -118,7 +118,7 @@ class Ahead(Generic[Range]):
                 self._ended = True
                 self._room.notify_all()
 
-    def slices(self, reader: Sliced, position: int, end: int, first_bytes: int | None) -> Iterator[Slice]:
+    def slices(self, reader: SlicedRange, position: int, end: int, first_bytes: int | None) -> Iterator[Slice]:
         """As the reader's own ``slices``, each decoded."""
         source = self._source(reader, (position, end, first_bytes))
         try:
@@ -127,14 +127,14 @@ class Ahead(Generic[Range]):
         finally:
             self._drop(source)
 
-    def _source(self, reader: Sliced, asked: tuple[int, int, int | None]) -> _Source:
+    def _source(self, reader: SlicedRange, asked: tuple[int, int, int | None]) -> _RangeSlices:
         """The range's source: the one that was begun, unless it is read from another place."""
         known = next((one for one in self._sources if one.reader is reader), None)
         if known is not None and known.asked == asked:
             return known
         if known is not None:
             self._drop(known)
-        source = _Source(reader, asked)
+        source = _RangeSlices(reader, asked)
         with self._state:
             self._sources.appendleft(source)
         return source
@@ -162,9 +162,9 @@ class Ahead(Generic[Range]):
             reader = self._begun[-1]
             if not reader.fetched:
                 with self._state:
-                    self._sources.append(_Source(reader, reader.whole()))
+                    self._sources.append(_RangeSlices(reader, reader.whole()))
 
-    def _take(self, source: _Source) -> _Slot | None:
+    def _take(self, source: _RangeSlices) -> _DecodingSlice | None:
         """The next slice of the range, decoded; None at its end."""
         while True:
             self._look_ahead()
@@ -193,7 +193,7 @@ class Ahead(Generic[Range]):
             self._start(source)
         return slot
 
-    def _drop(self, source: _Source) -> None:
+    def _drop(self, source: _RangeSlices) -> None:
         with self._reading, self._state:
             if source not in self._sources:
                 return
@@ -204,7 +204,7 @@ class Ahead(Generic[Range]):
         with suppress(ValueError):  # this thread is reading from it
             source.slices.close()
 
-    def _next(self) -> _Source | None:
+    def _next(self) -> _RangeSlices | None:
         """The range whose next slice may be read now."""
         first = self._sources[0] if self._sources else None
         if first is not None and not first.slots and not first.ended:
@@ -216,7 +216,7 @@ class Ahead(Generic[Range]):
         # How much a slice grows is unknown before the first one is decoded.
         return None if source is None or (self._held and not source.reader.paced) else source
 
-    def _start(self, source: _Source) -> None:
+    def _start(self, source: _RangeSlices) -> None:
         """Start threads for the room there is; the reader of this source is one more where no store is waited for."""
         most = self._threads if source.reader.fetched else self._threads - 1
         if self._idle and self._next() is not None:
@@ -240,7 +240,7 @@ class Ahead(Generic[Range]):
                     self._running -= 1
                     return
 
-    def _read(self) -> tuple[_Source, _Slot] | None:
+    def _read(self) -> tuple[_RangeSlices, _DecodingSlice] | None:
         """The next slice, if there is room for it."""
         with self._reading:
             while True:
@@ -255,7 +255,7 @@ class Ahead(Generic[Range]):
                     error = raised
                 with self._state:
                     if piece is not None:
-                        slot = _Slot(*piece)
+                        slot = _DecodingSlice(*piece)
                         source.slots.append(slot)
                         self._held += 1
                         self._came.notify()
@@ -264,7 +264,7 @@ class Ahead(Generic[Range]):
                     self._came.notify()
 
 
-def _decode(source: _Source, slot: _Slot) -> None:
+def _decode(source: _RangeSlices, slot: _DecodingSlice) -> None:
     """Decode a slice; what it raises is raised where the reader takes it."""
     try:
         slot.found = source.reader.decode(slot.start, slot.data)

@@ -11,7 +11,7 @@ from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, MOST_THREAD
 from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, record_schema
 from kts.coordinator_records.columns import DECODERS, column_types
 from kts.model import TopicPartition
-from kts.options import FLAG, MOMENT, Bytes, Choice, Declared, Json, Kind, Lateness, Number, Several, option
+from kts.options import FLAG, MOMENT, Bytes, Choice, Declared, Duration, Json, Kind, Number, Several, option
 from kts.store.addresses import RemoteOptions, StorageOptions
 from kts.times import UNITS, Length, Time, length_of, milliseconds
 
@@ -87,7 +87,7 @@ class RangeOptions(Declared):
     starting_timestamp: Time | None = option(None, MOMENT, command="--from")
     ending_timestamp: Time | None = option(None, MOMENT, command="--to")
     strict_time_range: bool = option(True, FLAG, spark=True, command="--strict")
-    allowed_lateness: Length = option("1h", Lateness("LENGTH"), spark=True, command=True)
+    allowed_lateness: Length = option("1h", Duration("LENGTH"), spark=True, command=True)
     unit: str | None = option(None, Choice(UNITS), spark="timeUnit", command=True)
     times: TimeRange = field(init=False, repr=False)  # checked
 

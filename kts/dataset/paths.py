@@ -31,7 +31,7 @@ from kts.segment.rereading import warn
 from kts.store import addresses, files
 from kts.store.addresses import RemoteOptions, StorageOptions
 from kts.store.expanded import without_compression
-from kts.store.protocol import Entry
+from kts.store.protocol import DirectoryEntry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -490,7 +490,7 @@ def _directory(path: str) -> tuple[list[PartitionLog], bool]:
     if is_partition and own is None:
         topic, partition = partition_of_file(os.path.join(path, "0.log"))
         return [PartitionLog(path, topic, partition)], False
-    found, entries = list[PartitionLog](), list[Entry]()
+    found, entries = list[PartitionLog](), list[DirectoryEntry]()
     beside = Checkpoints(addresses.absolute(path))
     if not is_partition:
         commits = beside.commits()

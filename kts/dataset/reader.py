@@ -102,7 +102,7 @@ class Pace:
         self.read_bytes = now if now // 2 <= fitting <= now * 2 else fitting
 
 
-class Decoded(NamedTuple):
+class DecodedSlice(NamedTuple):
     """The rows of a slice, their size (0 if none of them is wanted), and their offsets, which no CRC covers: whether
     each is greater than the one before."""
 
@@ -283,7 +283,7 @@ class RangeReader:
         self.reread.again += 1
         return self.part.start_position, self.part.base_offset
 
-    def decode(self, start: int, data: memoryview) -> Decoded:
+    def decode(self, start: int, data: memoryview) -> DecodedSlice:
         rows, size, verify_crc = None, 0, self.options.verify_crc
         if self.seldom and self.light != self.needed:  # first only what shows whether any record is wanted
             rows, verify_crc = self.columns_of(data, self.light, verify_crc), False
@@ -291,7 +291,7 @@ class RangeReader:
             rows = self.columns_of(data, self.needed, verify_crc)
             size = rows.nbytes // (2 if self.options.views else 1)  # keys and values share the viewed bytes
         offsets = int64(rows, "offset")
-        return Decoded(rebase(rows, start), size, offsets, rises(offsets))
+        return DecodedSlice(rebase(rows, start), size, offsets, rises(offsets))
 
     def columns_of(self, data: memoryview, names: list[str], verify_crc: bool) -> pa.RecordBatch:
         """Some columns of all records of a slice."""
@@ -309,7 +309,7 @@ class RangeReader:
         since = times >= (INT64_MIN if start is None else start)
         return since if end is None else since & (times < end)
 
-    def seen(self, found: Decoded, expected: int) -> int:
+    def seen(self, found: DecodedSlice, expected: int) -> int:
         """The offset after the last row; also updates ``reached``, an offset that does not come from damage.
 
         No CRC covers offsets: an offset that is out of sequence is accepted once others follow it.
@@ -325,7 +325,7 @@ class RangeReader:
             self.reached = min(int(offsets[jump]) + 1, int(offsets[jump + 1]))
         return last + 1
 
-    def is_past(self, found: Decoded) -> bool:
+    def is_past(self, found: DecodedSlice) -> bool:
         """True if these rows reach the end offset, so that reading may stop."""
         if not found.rise or not len(found.offsets) or self.ends_at_border:
             return False
@@ -336,14 +336,14 @@ class RangeReader:
         """True if the range ends where the next segment begins, whatever the segment has behind that."""
         return self.part.closed == 1 and self.part.end_offset == self.part.following
 
-    def look_at_border(self, found: Decoded) -> None:
+    def look_at_border(self, found: DecodedSlice) -> None:
         """Tell once of offsets that the next segment has."""
         if self.ends_at_border and len(found.offsets) and int(found.offsets.max()) >= self.part.following:
             if not self.told:
                 tell_rest(replace(self.segment, span=Span(until=self.part.following)))
             self.told = True
 
-    def look_at_order(self, found: Decoded, expected: int) -> None:
+    def look_at_order(self, found: DecodedSlice, expected: int) -> None:
         """Warn once if offsets do not increase or are outside the segment; no CRC covers them."""
         offsets = found.offsets
         if self.warned or not len(offsets):
@@ -453,7 +453,7 @@ class RangeReader:
         warn(f"{self.part.path}: {message}", self.part.path, DamageWarning)
         return self.part.end_position if behind is None else behind
 
-    def finished(self, found: Decoded) -> Iterator[pa.RecordBatch]:
+    def finished(self, found: DecodedSlice) -> Iterator[pa.RecordBatch]:
         """The requested rows and columns."""
         if not found.size_bytes and self.seldom:
             return
@@ -468,7 +468,7 @@ class RangeReader:
         elif rows.num_rows:
             yield self.shaped(rows, {})
 
-    def of_offsets(self, found: Decoded) -> pa.RecordBatch:
+    def of_offsets(self, found: DecodedSlice) -> pa.RecordBatch:
         """The rows within the range's offsets."""
         rows, offsets = found.rows, found.offsets
         low, high = self.part.start_offset, self.part.end_offset

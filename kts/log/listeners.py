@@ -10,7 +10,7 @@ from kts.dataset.partition import PartitionLog
 from kts.model import TimestampOffset
 
 
-class Answer(Protocol):
+class SearchAnswer(Protocol):
     """The answer of an index."""
 
     @property
@@ -22,7 +22,7 @@ class Answer(Protocol):
 class Index(Protocol):
     """A search by time in place of the log's own. It never answers with -1."""
 
-    def search(self, log: Any, target_ms: int) -> Answer:
+    def search(self, log: Any, target_ms: int) -> SearchAnswer:
         """The first record at or after the target."""
 
 

@@ -62,7 +62,7 @@ from kts.segment.names import (
     RECOVERY_POINTS,
     parse_directory_name,
 )
-from kts.segment.producers import EXPIRATION_MS, Producer, Sent
+from kts.segment.producers import EXPIRATION_MS, ProducerStateEntry, Sent
 from kts.segment.rebuild import Recovered
 from kts.segment.segment import described
 from kts.segment.transactions import truncate_aborted
@@ -359,7 +359,7 @@ class Log:
         """The greatest producer id in the log, -1 if there is none."""
         return self._producers.largest_id
 
-    def producers(self) -> list[Producer]:
+    def producers(self) -> list[ProducerStateEntry]:
         """The state of each producer, in Kafka's order. Do not change the entries."""
         return self._producers.in_table_order()
 

@@ -8,7 +8,7 @@ from kts.codec.layout import Entries
 from kts.errors import CorruptRecordError
 from kts.segment.entries import Slices
 from kts.segment.log_segment import LogSegment
-from kts.segment.producers import EXPIRATION_MS, AbortedBatch, Producer, Sent, Update
+from kts.segment.producers import EXPIRATION_MS, AbortedBatch, ProducerStateEntry, Sent, Update
 from kts.segment.snapshots import Snapshots
 from kts.segment.transactions import append_aborted, sync_aborted
 
@@ -62,7 +62,7 @@ class ProducerState:
         """The greatest producer id, -1 if there is none."""
         return max(list(self._producers.known), default=-1)
 
-    def in_table_order(self) -> list[Producer]:
+    def in_table_order(self) -> list[ProducerStateEntry]:
         """The producers in the order in which a broker writes them."""
         return self._producers.in_table_order()
 

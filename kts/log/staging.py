@@ -77,7 +77,7 @@ class StagedLog(NamedTuple):
     last_ms: int | None = None
 
 
-class Committed(NamedTuple):
+class CommittedRange(NamedTuple):
     """The offsets that a commit gave to the records of a partition; the end is exclusive."""
 
     topic: str
@@ -345,7 +345,7 @@ def commit(
     query: str | None = None,
     batch: int = -1,
     sorted_by_time: bool = False,
-) -> list[Committed]:
+) -> list[CommittedRange]:
     """Append logs that tasks wrote aside to the partitions of a log directory: all of them, or none.
 
     Parameters
@@ -363,7 +363,7 @@ def commit(
 
     Returns
     -------
-    list of Committed
+    list of CommittedRange
         Empty if the batch had been committed before.
 
     Raises
@@ -602,10 +602,10 @@ def _topic_ids(directory: str, topics: set[str]) -> dict[str, str]:
 
 def _close(
     directory: str, held: LogDirectory, one: PendingPartition, config: LogConfig, topic_id: str | None
-) -> Committed:
+) -> CommittedRange:
     """Open and close a partition, which writes its checkpoints, and the topic's id if other partitions have one."""
     if one.is_new:
         held.made(one.topic, one.partition)
     folder = os.path.join(directory, f"{one.topic}-{one.partition}")
     with Log(folder, config, topic_id=checkpoints.read_topic_id(folder) or topic_id) as log:
-        return Committed(one.topic, one.partition, one.first_offset, log.log_end_offset)
+        return CommittedRange(one.topic, one.partition, one.first_offset, log.log_end_offset)

@@ -16,7 +16,7 @@ from kts.offline.verify import verify_partition
 from kts.segment.entries import Batches, shallow_entries
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.names import parse_file_name
-from kts.segment.producers import Producer, Producers
+from kts.segment.producers import Producers, ProducerStateEntry
 from kts.segment.rebuild import IndexConfig, rebuild
 from kts.segment.rereading import settled, unless_deleted
 from kts.segment.segment import Segment
@@ -231,7 +231,7 @@ def _load_snapshot(producers: Producers, first: Segment) -> None:
     except CorruptIndexError:
         return
     for entry in entries:
-        producers.add(Producer.of_snapshot(entry))
+        producers.add(ProducerStateEntry.of_snapshot(entry))
     producers.end_offset = first.base_offset
 
 

@@ -40,7 +40,7 @@ from kts.segment.segment import Lookups, Segment, bools, int64
 from kts.segment.snapshots import read_snapshot, snapshot_paths
 from kts.store import addresses, files
 from kts.store.expanded import without_compression
-from kts.store.protocol import ByteRange, Entry, Readable
+from kts.store.protocol import ByteRange, DirectoryEntry, Readable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -1098,7 +1098,7 @@ def _txn_index(
 # --- the files of a partition ---------------------------------------------------------------------
 
 
-def _lacking(log: PartitionLog, segments: list[Segment], entries: Iterable[Entry]) -> Iterator[Violation]:
+def _lacking(log: PartitionLog, segments: list[Segment], entries: Iterable[DirectoryEntry]) -> Iterator[Violation]:
     """Missing and surplus files."""
     keys: dict[str, set[tuple[int, str]]] = {}
     paths: dict[tuple[int, str, str], str] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kts.dataset.partition import PartitionLog
 from kts.model import NO_TIMESTAMP
-from kts.proposals.modes import Appended, Mode
+from kts.proposals.modes import AppendedSet, Mode
 from kts.segment.segment import int64
 
 
@@ -37,7 +37,7 @@ class MonotonicAppendTime(Mode):
     def truncated(self, log: PartitionLog) -> None:
         self.opened(log)
 
-    def appended(self, appended: Appended) -> None:
+    def appended(self, appended: AppendedSet) -> None:
         times = appended.shallow.timestamps
         if len(times):
             self.last_ms = int(times[-1])

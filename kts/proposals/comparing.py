@@ -5,7 +5,7 @@ from __future__ import annotations
 from kts.dataset.partition import PartitionLog
 from kts.proposals.answers import ENTRY_BYTES, Answer, IndexSize, Lookup, Start, find
 from kts.proposals.bucket_index import MINUTE_MS, BucketIndex, BucketIndexMode
-from kts.proposals.index import Rule, replay
+from kts.proposals.index import IndexRule, replay
 from kts.proposals.minute_map import MinuteMap, MinuteMapMode
 from kts.segment.search import Explanation, explained
 from kts.store import files
@@ -86,7 +86,7 @@ class Built:
         An empty one.
     """
 
-    def __init__(self, log: PartitionLog, rule: Rule, name: str) -> None:
+    def __init__(self, log: PartitionLog, rule: IndexRule, name: str) -> None:
         self.name = name
         self._rule = rule
         segments = log.segments

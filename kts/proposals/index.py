@@ -26,7 +26,7 @@ from kts.arguments import INT32_MAX, INT64_MAX
 from kts.dataset.partition import PartitionLog
 from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
 from kts.proposals.answers import ENTRY_BYTES, Answer, IndexSize, Start, find
-from kts.proposals.modes import Appended, Mode
+from kts.proposals.modes import AppendedSet, Mode
 from kts.proposals.shallow import Shallow, shallow_entries
 from kts.segment.entries import at
 from kts.segment.locks import new_in_children
@@ -131,7 +131,7 @@ class KnownSegments(PartitionLog):
         return [Segment(f"{path}{base:020d}.log", self.topic, self.partition, base) for base in self._bases]
 
 
-class Rule(Protocol):
+class IndexRule(Protocol):
     """Decides which index entries a log gets, and where a search begins."""
 
     chained: bool
@@ -147,7 +147,7 @@ class Rule(Protocol):
     def starts(self, target_ms: int) -> Iterator[Start]: ...
 
 
-def replay(segment: Segment, rule: Rule) -> int:
+def replay(segment: Segment, rule: IndexRule) -> int:
     """Add all entries of a segment's log to a rule, as if they were appended now. Returns the offset after them.
 
     Raises
@@ -185,7 +185,7 @@ class IndexMode(Mode):
     suffix = ""
     _lock: threading.RLock
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: IndexRule) -> None:
         self.rule = rule
         self.rebuilt: list[int] = []
         self.failed: LogStorageError | None = None
@@ -238,7 +238,7 @@ class IndexMode(Mode):
                 self._replay(segment)
                 self._write()
 
-    def appended(self, appended: Appended) -> None:
+    def appended(self, appended: AppendedSet) -> None:
         with self._lock:
             self.rule.add(appended.base_offset, appended.shallow)
             if len(appended.shallow.last_offsets):

@@ -10,7 +10,7 @@ from kts.log.listeners import Index
 from kts.proposals.shallow import Shallow, shallow_entries
 
 
-class Appended(NamedTuple):
+class AppendedSet(NamedTuple):
     """One appended set."""
 
     base_offset: int  # of the segment
@@ -30,7 +30,7 @@ class Mode:
         """The timestamp that a leader gives a set under LogAppendTime when its clock shows ``now_ms``."""
         return now_ms
 
-    def appended(self, appended: Appended) -> None:
+    def appended(self, appended: AppendedSet) -> None:
         """A set was written."""
 
     def rolled(self, log: PartitionLog, closed_base: int, new_base: int) -> None:
@@ -117,7 +117,7 @@ class Proposals:
     def appended(self, base_offset: int, records: bytes | memoryview, first_offset: int) -> None:
         """A set was written to the segment."""
         shallow = shallow_entries(records, first_offset, allow_negative=self._allow_negative)
-        appended = Appended(base_offset, records, shallow)
+        appended = AppendedSet(base_offset, records, shallow)
         for mode in self.modes.values():
             mode.appended(appended)
 

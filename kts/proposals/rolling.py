@@ -13,7 +13,7 @@ import numpy as np
 
 from kts.dataset.partition import PartitionLog
 from kts.errors import CorruptRecordError, KtsError
-from kts.proposals.modes import Appended, RollingMode
+from kts.proposals.modes import AppendedSet, RollingMode
 from kts.proposals.shallow import record_timestamps, shallow_entries, with_a_time
 from kts.segment.entries import at
 
@@ -114,7 +114,7 @@ class LargestTimestamp(TimestampMode):
             for _, data in segment.slices():
                 self.observe(shallow_entries(data, segment.base_offset, allow_negative=True).timestamps)
 
-    def appended(self, appended: Appended) -> None:
+    def appended(self, appended: AppendedSet) -> None:
         self.observe(appended.shallow.timestamps)
 
 
@@ -139,7 +139,7 @@ class EarliestTimestamp(TimestampMode):
                 except CorruptRecordError as error:
                     raise at(error, segment.path, position) from error.__cause__
 
-    def appended(self, appended: Appended) -> None:
+    def appended(self, appended: AppendedSet) -> None:
         self._observe_records(appended.records, appended.base_offset)
 
     def _observe_records(self, records: bytes | memoryview, base_offset: int) -> None:

@@ -42,7 +42,7 @@ def read_structs(
     """
     import pyarrow as pa
 
-    rows = Rows(column, start)
+    rows = Cursors(column, start)
     found: dict[str, pa.Array] = {}
     for field in fields:
         if version not in field.versions or field.tag is not None:
@@ -58,11 +58,11 @@ def read_structs(
 
 def read_numbers(column: pa.BinaryArray, type_: str, start: int) -> tuple[Numbers, Mask]:
     """The number at byte ``start`` of each value, and which values have one."""
-    rows = Rows(column, start)
+    rows = Cursors(column, start)
     return rows.numbers(type_), rows.fits
 
 
-class Rows:
+class Cursors:
     """A position in each row.
 
     Attributes

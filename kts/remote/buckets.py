@@ -31,7 +31,7 @@ _UNREACHABLE = ("", ".", "..")  # parts of a key that a path cannot have
 _NUMBER = re.compile(r";[0-9]+$")  # of a root, for options that are not the first
 
 
-class Found(NamedTuple):
+class ListedObject(NamedTuple):
     """A name in a listing."""
 
     name: str
@@ -63,7 +63,7 @@ class Bucket:
         self.root = root
         self.service = service_of(root.partition("://")[0])
         self.options = dict(options)
-        self.answers = objects.Kept[bytes](objects.KEPT_BYTES)
+        self.answers = objects.LruCache[bytes](objects.KEPT_BYTES)
         self._limit = Limit(time_limit(self.options.get("time_limit", TIME_LIMIT_S)))
         # Work that waits for requests has threads of its own: else it could take all that the requests need.
         self._requests, self._work = Threads("kts-get", REQUESTS), Threads("kts-work", REQUESTS)
@@ -73,7 +73,7 @@ class Bucket:
         self._lock = threading.Lock()
         self._made: Library | None = None
         self._listings: dict[str, tuple[float, dict[str, Status]]] = {}
-        self._names: dict[str, tuple[float, Sequence[Found]]] = {}  # in directories that were found a moment ago
+        self._names: dict[str, tuple[float, Sequence[ListedObject]]] = {}  # in directories that were found a moment ago
 
     # --- the library ---
 
@@ -163,7 +163,7 @@ class Bucket:
         found = self.status(one.path)
         return one._replace(end=0 if found is None else found.size)
 
-    def entries(self, path: str) -> Sequence[Found]:
+    def entries(self, path: str) -> Sequence[ListedObject]:
         """What lies in a directory now: one request for each 1,000 names."""
         path, began = path.rstrip("/"), time.monotonic()
         if (asked := self._names.pop(path, None)) is not None and began - asked[0] < ANSWER_S:
@@ -184,7 +184,7 @@ class Bucket:
             if name.endswith(".log") and (seen := self._look(f"{path}/{name}")) is not None:
                 known[name] = seen  # an odd size in a list becomes 0
         self._listings[path] = began, known
-        return sorted(Found(name, f"{path}/{name}", status) for name, status in known.items())
+        return sorted(ListedObject(name, f"{path}/{name}", status) for name, status in known.items())
 
     def status(self, path: str) -> Status | None:
         """Size and time, as the last listing of the directory has them; else a listing or a look at the object."""

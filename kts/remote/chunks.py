@@ -9,14 +9,14 @@ from typing import NamedTuple, Self
 from kts.codec.layout import HEADER_BYTES, read_header
 from kts.errors import CorruptRecordError, LogStorageError
 from kts.remote.manifests import ChunkIndex
-from kts.remote.objects import Kept
+from kts.remote.objects import LruCache
 from kts.store.protocol import ByteRange, BytesFile, Readable
 
 KEPT_BYTES = 2**26  # of decoded chunks, in this process
 
 Opening = Callable[[tuple[int, int | None] | None], Readable]  # what is read ahead -> the object
 
-_kept = Kept[bytes](KEPT_BYTES)
+_kept = LruCache[bytes](KEPT_BYTES)
 
 
 class Coding(NamedTuple):

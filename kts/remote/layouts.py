@@ -37,7 +37,7 @@ def _is_bucket(path: str) -> bool:
     return "/" not in path.partition("://")[2] and addresses.scheme_of(path) is not None
 
 
-class Place(NamedTuple):
+class PartitionObjects(NamedTuple):
     """The objects of one partition of a topic id."""
 
     of: PartitionId
@@ -127,7 +127,7 @@ def stem_of(root: Root, copy: Copy, layout: str) -> str:
         folder = above
 
 
-def places(root: Root, layout: str) -> Iterator[Place]:
+def places(root: Root, layout: str) -> Iterator[PartitionObjects]:
     """The partitions in a store, from listings of its directories."""
     named = []
     for entry in files.list_directory(root.folder):
@@ -135,28 +135,28 @@ def places(root: Root, layout: str) -> Iterator[Place]:
         if found is not None and files.is_directory(entry):
             named.append((entry.path, found["name"], found["id"]))
 
-    def inside(one: tuple[str, str, str]) -> list[Place]:
+    def inside(one: tuple[str, str, str]) -> list[PartitionObjects]:
         path, name, topic_id = one
         own = parse_directory_name(name)
-        local = None if own is None else Place(PartitionId(own.topic, topic_id, own.partition), LOCAL, path)
+        local = None if own is None else PartitionObjects(PartitionId(own.topic, topic_id, own.partition), LOCAL, path)
         if layout == LOCAL:
             return [] if local is None else [local]
         entries = files.list_directory(path)
         numbers = [entry for entry in entries if re.fullmatch("[0-9]{1,10}", entry.name) and files.is_directory(entry)]
         if layout == AUTO and local is not None and not numbers:
             return [local]
-        return [Place(PartitionId(name, topic_id, int(one.name)), AIVEN, one.path) for one in numbers]
+        return [PartitionObjects(PartitionId(name, topic_id, int(one.name)), AIVEN, one.path) for one in numbers]
 
     for group in files.side_by_side(inside, named, root.folder):
         yield from group
 
 
-def place_of(root: Root, of: PartitionId, layout: str) -> Place | None:
+def place_of(root: Root, of: PartitionId, layout: str) -> PartitionObjects | None:
     """Where the objects of a partition are; None if there are none."""
     for one in (AIVEN, LOCAL) if layout == AUTO else (layout,):
         directory = directory_of(root, of, one)
         if files.directory_exists(directory):
-            return Place(of, one, directory)
+            return PartitionObjects(of, one, directory)
     return None
 
 

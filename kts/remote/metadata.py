@@ -138,7 +138,7 @@ class Noted(NamedTuple):
     object_key: str | None
 
 
-class Update(NamedTuple):
+class CopyUpdate(NamedTuple):
     """A change of a copy's state; ``noted`` is None if the plugin says nothing new."""
 
     of: PartitionId
@@ -148,7 +148,7 @@ class Update(NamedTuple):
     noted: Noted | None
 
 
-def read_event(value: bytes | None) -> Copy | Update | None:
+def read_event(value: bytes | None) -> Copy | CopyUpdate | None:
     """The event of a record; None for a message that is not about a copy.
 
     Raises
@@ -181,7 +181,7 @@ def read_event(value: bytes | None) -> Copy | Update | None:
     noted = _noted(found["custom_metadata"])
     if api_key:
         _check_names(of)
-        return Update(of, segment_id, found["event_timestamp"], found["state"], noted)
+        return CopyUpdate(of, segment_id, found["event_timestamp"], found["state"], noted)
     copy = Copy(
         of,
         segment_id,
@@ -286,7 +286,7 @@ class History:
         self.changes: list[Copy] = []
         self.unseen: dict[str, int] = {}
 
-    def add(self, event: Copy | Update) -> None:
+    def add(self, event: Copy | CopyUpdate) -> None:
         """The next event. As in Kafka, one that its copy's state does not allow is dropped.
 
         Source: RemoteLogMetadataCache.
@@ -430,8 +430,12 @@ def _read_replica(logs: list[Segment], epochs_path: str) -> _Replica:
 
 
 def _event(
-    log: Segment, position: int, offset: int, value: bytes | None, read: Callable[[bytes | None], Copy | Update | None]
-) -> Copy | Update | None:
+    log: Segment,
+    position: int,
+    offset: int,
+    value: bytes | None,
+    read: Callable[[bytes | None], Copy | CopyUpdate | None],
+) -> Copy | CopyUpdate | None:
     try:
         return read(value)
     except InvalidRequestError as error:

@@ -41,14 +41,14 @@ class Opened(NamedTuple):
     version: Hashable  # differs once the object is replaced
 
 
-class Fetched(NamedTuple):
+class FetchedBytes(NamedTuple):
     """Bytes of an object, and when they came."""
 
     data: bytes
     answered: float
 
 
-class Kept(Generic[Value]):
+class LruCache(Generic[Value]):
     """The values that were used last, as many as a number of bytes holds."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -79,7 +79,7 @@ class Origin(Protocol):
     """The bucket of an object."""
 
     @property
-    def answers(self) -> Kept[bytes]:
+    def answers(self) -> LruCache[bytes]:
         """The last answers, for the next search: it reads the same indexes, of the same version, again."""
 
     def opened(self, path: str) -> Opened:
@@ -121,9 +121,9 @@ class ObjectFile:
         self._requested = self._answered = 0  # parts
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._parts: deque[_Part] = deque()
-        self._ahead: Ahead | None = None
+        self._ahead: Prefetch | None = None
         if ahead is not None:
-            self._ahead = Ahead([(self, *ahead)])
+            self._ahead = Prefetch([(self, *ahead)])
 
     def __enter__(self) -> Self:
         return self
@@ -186,18 +186,18 @@ class ObjectFile:
         doing = f"reading {end - start} bytes at {start}"
         return self._checked(self._origin.ask(self.path, doing, self.request, start, end), start)
 
-    def request(self, start: int, end: int) -> Fetched:
+    def request(self, start: int, end: int) -> FetchedBytes:
         """Bytes in one request, of the version that is there."""
         known = self._known()
         end = min(end, known.size)
         if start >= end:
-            return Fetched(b"", -1.0)
+            return FetchedBytes(b"", -1.0)
         began = time.monotonic()
         for _ in range(ATTEMPTS):
             try:
                 data = known.handle.read_at(end - start, start)
                 if len(data) == end - start:
-                    return Fetched(data, time.monotonic())
+                    return FetchedBytes(data, time.monotonic())
                 problem = OSError(errno.EIO, f"expected {end - start} bytes, found {len(data)}")
             except OSError as error:
                 problem = error
@@ -206,7 +206,7 @@ class ObjectFile:
             self._look_again(start)
         raise self._origin.failure(problem, self.path, f"reading {end - start} bytes at {start}") from problem
 
-    def request_part(self, start: int, end: int) -> Fetched:
+    def request_part(self, start: int, end: int) -> FetchedBytes:
         """As ``request``; the last of several that are under way looks at the object again, before the reader waits."""
         found = self.request(start, end)
         with self._lock:
@@ -217,7 +217,7 @@ class ObjectFile:
                 self._look_again(start)
         return found
 
-    def _checked(self, found: Fetched, position: int) -> bytes:
+    def _checked(self, found: FetchedBytes, position: int) -> bytes:
         with self._looking:
             if self._given and found.answered >= self._looked:
                 self._origin.ask(self.path, "looking at it again", self._look_again, position)
@@ -263,7 +263,7 @@ class ObjectFile:
 
     def _in_parts(self, position: int, end: int) -> bytes:
         ahead_of_all, self._parts = self._parts, deque()
-        ahead = Ahead([(self, position, end)])
+        ahead = Prefetch([(self, position, end)])
         try:
             return _whole(self._pieces(position, end))
         finally:
@@ -302,11 +302,11 @@ class _Part(NamedTuple):
 
     start: int
     end: int
-    future: Future[Fetched]
+    future: Future[FetchedBytes]
     drop: Callable[[], None]
 
 
-class Ahead:
+class Prefetch:
     """Ranges of objects, requested in order before they are read: a bounded number of bytes at a time.
 
     Parameters
@@ -319,7 +319,7 @@ class Ahead:
         self._waiting = self._split(ranges)
         self._bytes = self._count = 0
         self._stopped = False
-        self._under_way = set[Future[Fetched]]()
+        self._under_way = set[Future[FetchedBytes]]()
         self._fill()
 
     def stop(self) -> None:
@@ -363,7 +363,7 @@ class Ahead:
 def in_order(origin: Origin, ranges: Sequence[ByteRange]) -> Iterator[ObjectFile]:
     """Files that are read one after another; each is closed when the next one is asked for."""
     files = [ObjectFile(origin, one.path) for one in ranges]
-    ahead = Ahead([(file, one.start, one.end) for file, one in zip(files, ranges, strict=True)])
+    ahead = Prefetch([(file, one.start, one.end) for file, one in zip(files, ranges, strict=True)])
     try:
         for file in files:
             yield file

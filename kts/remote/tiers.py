@@ -44,7 +44,7 @@ from kts.remote.layouts import (
     LOCAL,
     MANIFEST,
     Objects,
-    Place,
+    PartitionObjects,
     Root,
     objects_in,
     place_of,
@@ -64,7 +64,7 @@ from kts.remote.metadata import (
     PartitionId,
     check_copy,
 )
-from kts.remote.objects import Kept
+from kts.remote.objects import LruCache
 from kts.remote.services import SAME, SERVICES
 from kts.segment.checkpoints import leader_epochs_of
 from kts.segment.damage import header_scan
@@ -177,7 +177,7 @@ def _newest(found: Mapping[PartitionId, int]) -> list[PartitionId]:
     return list(chosen.values())
 
 
-def _unknown_in(place: Place, history: History | None) -> bool:
+def _unknown_in(place: PartitionObjects, history: History | None) -> bool:
     """Whether there are objects of which the metadata topic says nothing."""
     return any(history is None or not history.says_of(one.segment_id) for one in objects_in(place.directory))
 
@@ -188,7 +188,7 @@ _views: dict[str, WeakSet[TieredPartition]] = {}  # by directory: the open parti
 _lists = count(1)
 
 
-class _Planned(NamedTuple):
+class _PlannedTier(NamedTuple):
     """How this process reads what another one planned, whose addresses have that one's numbers."""
 
     tier: Tier
@@ -196,7 +196,7 @@ class _Planned(NamedTuple):
     opened: list[object]
 
 
-_planned: list[_Planned] = []
+_planned: list[_PlannedTier] = []
 
 
 def read_as_planned(tier: Tier, opening: Callable[[], object]) -> None:
@@ -209,7 +209,7 @@ def read_as_planned(tier: Tier, opening: Callable[[], object]) -> None:
     opening : callable
         Opens and lists the partitions, once one of their directories must be listed.
     """
-    _planned[:] = [_Planned(tier, opening, [])]
+    _planned[:] = [_PlannedTier(tier, opening, [])]
 
 
 # --- a partition ----------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class Fault(NamedTuple):
     message: str
 
 
-class _Source(NamedTuple):
+class _KnownCopies(NamedTuple):
     """The copies of a partition, and from where they are known."""
 
     history: History
@@ -248,12 +248,12 @@ class TieredPartition:
         An empty topic id is the one that the store has.
     """
 
-    def __init__(self, tier: Tier, of: PartitionId, place: Place | None = None) -> None:
+    def __init__(self, tier: Tier, of: PartitionId, place: PartitionObjects | None = None) -> None:
         self.tier = tier
         self.of = of
         self._place = place
-        self._store_source: tuple[float, _Source] | None = None
-        self._completed: tuple[History, _Source] | None = None  # what the metadata topic says, and with the rest
+        self._store_source: tuple[float, _KnownCopies] | None = None
+        self._completed: tuple[History, _KnownCopies] | None = None  # what the metadata topic says, and with the rest
         self._is_incomplete = False  # what it says leaves a gap
         self._made: tuple[Any, list[Segment]] | None = None
         self._told: set[str] = set()
@@ -305,7 +305,7 @@ class TieredPartition:
         folder, _, name = stem.rpartition("/")
         return f"{self._directory_of(folder)}/{name}"
 
-    def _find_place(self) -> Place | None:
+    def _find_place(self) -> PartitionObjects | None:
         if self._place is None and self.of.topic_id:
             self._place = place_of(self.tier.root, self.of, self.tier.layout)
         elif self._place is None:
@@ -326,7 +326,7 @@ class TieredPartition:
         """The path of a copy's objects without their suffixes."""
         return stem_of(self.tier.root, copy, self.layout)
 
-    def source(self) -> _Source:
+    def source(self) -> _KnownCopies:
         """What is known of the copies now: from the metadata topic, or else from the objects."""
         if self.tier.metadata.partitions():
             histories = self.tier.metadata.histories()
@@ -334,10 +334,10 @@ class TieredPartition:
                 self._choose_id(histories)
             if (known := histories.get(self.of)) is not None:
                 lacks = self._is_incomplete or not known.in_state(COPY_FINISHED)
-                return self._with_forgotten(known) if lacks else _Source(known, True)
+                return self._with_forgotten(known) if lacks else _KnownCopies(known, True)
             place = self._find_place()
             if place is None or not objects_in(place.directory):
-                return _Source(History(self.of), True)
+                return _KnownCopies(History(self.of), True)
             self.tell(
                 f"{self.of.topic}-{self.of.partition}: {TOPIC} says nothing of topic id {self.of.topic_id}, but"
                 f" {place.directory} has segments: they are read as the store alone tells them"
@@ -347,16 +347,16 @@ class TieredPartition:
             self.tell(message)
         return source
 
-    def _by_store(self) -> _Source:
+    def _by_store(self) -> _KnownCopies:
         """What the objects alone tell."""
         now = time.monotonic()
         if self._store_source is None or now - self._store_source[0] > KNOWN_S:
             place = self._find_place()
-            made = _Source(History(self.of), False) if place is None else _source_of_store(self, place)
+            made = _KnownCopies(History(self.of), False) if place is None else _source_of_store(self, place)
             self._store_source = now, made
         return self._store_source[1]
 
-    def _with_forgotten(self, known: History) -> _Source:
+    def _with_forgotten(self, known: History) -> _KnownCopies:
         """What a metadata topic that may have lost its start says, and of the copies before that what the store tells.
 
         An event precedes each upload, so objects of which the topic says nothing are of events that it has lost.
@@ -366,7 +366,7 @@ class TieredPartition:
             lost = [copy for copy in store.history.changes if not known.says_of(copy.segment_id)]
             problems = tuple(copy for copy in store.problems if not known.says_of(copy.segment_id))
             unfinished = tuple(one for one in store.unfinished if not known.says_of(one.segment_id))
-            self._completed = known, _Source(known.behind(lost), True, problems, unfinished)
+            self._completed = known, _KnownCopies(known.behind(lost), True, problems, unfinished)
             if forgotten := [self.stem(copy) for copy in (*lost, *problems)]:
                 shown = ", ".join(forgotten[:NAMED]) + ", ..." * (len(forgotten) > NAMED)
                 self.tell(
@@ -386,7 +386,7 @@ class TieredPartition:
         for of in _newest(ends):
             self.of = of
 
-    def lineage(self, source: _Source | None = None) -> list[tuple[int, int]]:
+    def lineage(self, source: _KnownCopies | None = None) -> list[tuple[int, int]]:
         """The leader epochs as the store has them: those of the copy that goes farthest in the newest epoch."""
         source = source or self.source()
         self._doubts = []
@@ -418,7 +418,7 @@ class TieredPartition:
         told = f"expected the epochs {copy.leader_epochs} in the segment, found {inside}"
         return found, "" if inside == copy.leader_epochs else told
 
-    def _disagreement(self, source: _Source, lineage: Lineage, of_segments: Lineage) -> str:
+    def _disagreement(self, source: _KnownCopies, lineage: Lineage, of_segments: Lineage) -> str:
         """How the lineage that was stored with one copy contradicts the others; empty if it does not.
 
         An epoch has one start, which only the start of the log raises. Copies of a lost branch have epochs of their
@@ -439,7 +439,7 @@ class TieredPartition:
             return ""  # the log starts inside of the first copy, as two copies say
         return f"they leave out {here} offsets that copies have, those of the segments {there}"
 
-    def _left_out(self, source: _Source, lineage: Lineage) -> int:
+    def _left_out(self, source: _KnownCopies, lineage: Lineage) -> int:
         """How many offsets copies have that a lineage leaves out."""
         spans = [(one.start, one.end) for one in self._epochs(source, lineage).pieces(lineage, 0) if one.copy]
         ends = [(one.start_offset, one.end_offset + 1) for one in source.history.in_state(COPY_FINISHED)]
@@ -497,7 +497,7 @@ class TieredPartition:
         self._made, self.listed_at = (state, found), next(_lists)
         return found
 
-    def parts(self, source: _Source, start: int | None, stop: int, lineage: Lineage) -> list[Part]:
+    def parts(self, source: _KnownCopies, start: int | None, stop: int, lineage: Lineage) -> list[Part]:
         """The copies that the log consists of, in order."""
         self.first_offset = 0
         if not source.history.copies and not source.problems:
@@ -524,7 +524,7 @@ class TieredPartition:
             if one
         ]
 
-    def _epochs(self, source: _Source, lineage: Lineage) -> Epochs:
+    def _epochs(self, source: _KnownCopies, lineage: Lineage) -> Epochs:
         history = source.history
         # A sound copy of the same offsets is read instead.
         starts = [copy.start_offset for copy in (*history.in_state(COPY_FINISHED), *source.problems)]
@@ -538,7 +538,7 @@ class TieredPartition:
         inside = [pair for pair in lineage if problem.start_offset < pair[1] <= end]
         return problem._replace(end_offset=end, leader_epochs=((before[-1][0], problem.start_offset), *inside))
 
-    def _tell_orphans(self, source: _Source, epochs: Epochs, lineage: Lineage) -> None:
+    def _tell_orphans(self, source: _KnownCopies, epochs: Epochs, lineage: Lineage) -> None:
         used = {one.copy.segment_id for one in epochs.pieces(lineage, 0) if one.copy is not None}
         unused = [copy for copy in source.history.in_state(COPY_FINISHED) if copy.segment_id not in used]
         orphans = [*(one.stem for one in source.unfinished), *map(self.stem, unused)]
@@ -605,7 +605,7 @@ class TieredPartition:
             warn(message, self.tier.remote)
 
 
-def _source_of_store(view: TieredPartition, place: Place) -> _Source:
+def _source_of_store(view: TieredPartition, place: PartitionObjects) -> _KnownCopies:
     """The copies of a partition as its objects alone tell them."""
     objects = objects_in(place.directory)
     whole = [one for one in objects if one.is_whole(place.layout)]
@@ -628,10 +628,10 @@ def _source_of_store(view: TieredPartition, place: Place) -> _Source:
     for copy in sorted(known, key=lambda one: (one.leader_epochs[-1][0], one.event_ms, one.end_offset)):
         history.add(copy)
     problems = tuple(copy for copy in found if copy.problem)
-    return _Source(history, False, problems, unfinished, tuple(message for _, message in told if message))
+    return _KnownCopies(history, False, problems, unfinished, tuple(message for _, message in told if message))
 
 
-def _copy_of(view: TieredPartition, place: Place, item: tuple[Objects, int | None]) -> tuple[Copy, str]:
+def _copy_of(view: TieredPartition, place: PartitionObjects, item: tuple[Objects, int | None]) -> tuple[Copy, str]:
     """The copy that some objects are, and how its manifest and its log contradict each other.
 
     A manifest is believed about its end if the next copy begins there; otherwise the log itself has the last word.
@@ -732,8 +732,8 @@ def epochs_inside(lineage: Lineage, start: int, end: int) -> tuple[tuple[int, in
 
 # --- the objects of a segment ---------------------------------------------------------------------
 
-_manifests = Kept[tuple[Hashable, float, Manifest]](KEPT_BYTES)
-_cuts = Kept[int](KEPT_CUTS_BYTES)
+_manifests = LruCache[tuple[Hashable, float, Manifest]](KEPT_BYTES)
+_cuts = LruCache[int](KEPT_CUTS_BYTES)
 
 
 class StoredSegment:
@@ -1078,7 +1078,7 @@ class _TierStore:
                 with file:
                     yield file
 
-    def entries(self, path: str) -> Sequence[buckets.Found]:
+    def entries(self, path: str) -> Sequence[buckets.ListedObject]:
         """The segments of the log that has a directory, the local ones among them."""
         directory = path.rstrip("/")
         segments = _listed_in(directory)
@@ -1089,7 +1089,7 @@ class _TierStore:
         if paths and segments[-1].remote:
             with suppress(LogStorageError):  # of lost offsets there is none
                 paths.append(snapshot_after(paths[-1]))
-        return sorted(buckets.Found(os.path.basename(one), one, Status(0, 0)) for one in paths)
+        return sorted(buckets.ListedObject(os.path.basename(one), one, Status(0, 0)) for one in paths)
 
     def status(self, path: str) -> Status | None:
         """Size and time."""

@@ -17,7 +17,7 @@ from kts.segment.entries import FIRST_READ_BYTES, Slices, decoded
 from kts.store.protocol import Readable
 
 
-class Place(NamedTuple):
+class SoundEntry(NamedTuple):
     """An entry of the log with a correct CRC, and where it begins."""
 
     position: int
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     first_offset: int
 
 
-def confirmed_place(file: Readable, size: int, offset: int, position: int, before: int = 0) -> Place | None:
+def confirmed_place(file: Readable, size: int, offset: int, position: int, before: int = 0) -> SoundEntry | None:
     """The log entry that an offset-index entry points to; None unless the log confirms it.
 
     Parameters
@@ -85,7 +85,7 @@ def is_border(file: Readable, position: int, before: int) -> bool:
     return before == position
 
 
-def entry_at(file: Readable, size: int, position: int, data: bytes = b"") -> Place | None:
+def entry_at(file: Readable, size: int, position: int, data: bytes = b"") -> SoundEntry | None:
     """The entry at a position; None unless it ends within ``size`` and its CRC is correct.
 
     Parameters
@@ -110,7 +110,7 @@ def entry_at(file: Readable, size: int, position: int, data: bytes = b"") -> Pla
         except CorruptRecordError:
             return None
         first = int(offsets[0]) if len(offsets) else entry.last_offset
-    return Place(position, count, first)
+    return SoundEntry(position, count, first)
 
 
 def confirmed_time(

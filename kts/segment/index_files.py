@@ -34,7 +34,7 @@ KINDS = {
 }
 
 
-class IndexFile(NamedTuple):
+class IndexFileContent(NamedTuple):
     """The entries of a file beside a log.
 
     Attributes
@@ -59,7 +59,7 @@ def kind_of(path: str) -> str | None:
     return suffix if suffix in KINDS else None
 
 
-def read_index_file(path: str) -> IndexFile:
+def read_index_file(path: str) -> IndexFileContent:
     """The entries of a file beside a log.
 
     Raises
@@ -89,4 +89,4 @@ def read_index_file(path: str) -> IndexFile:
         column.view(pa.timestamp("ms", "UTC")) if named == TIME else column
         for named, column in zip(KINDS[kind], numbers, strict=True)
     ]
-    return IndexFile(pa.RecordBatch.from_arrays(arrays, names=list(KINDS[kind])), base, faults)
+    return IndexFileContent(pa.RecordBatch.from_arrays(arrays, names=list(KINDS[kind])), base, faults)

@@ -49,7 +49,7 @@ _NOTHING = Sent()
 
 
 @dataclass(slots=True)
-class Producer:
+class ProducerStateEntry:
     """The state of one producer.
 
     Attributes
@@ -68,7 +68,7 @@ class Producer:
     first_offset: int = -1
 
     @classmethod
-    def of_snapshot(cls, entry: tuple[int, int, int, int, int, int, int, int]) -> Producer:
+    def of_snapshot(cls, entry: tuple[int, int, int, int, int, int, int, int]) -> ProducerStateEntry:
         """The producer of a ``.snapshot`` entry; without a last offset it has no batch, whatever the other fields."""
         number, epoch, sequence, offset, delta, timestamp_ms, coordinator, first = entry
         batches = (Sent(sequence, offset, delta, timestamp_ms),) if offset >= 0 else ()
@@ -79,9 +79,11 @@ class Producer:
         """Its last batch."""
         return self.batches[-1] if self.batches else _NOTHING
 
-    def without_batches(self) -> Producer:
+    def without_batches(self) -> ProducerStateEntry:
         """A copy to collect the batches of a set."""
-        return Producer(self.producer_id, self.epoch, (), self.timestamp_ms, self.coordinator_epoch, self.first_offset)
+        return ProducerStateEntry(
+            self.producer_id, self.epoch, (), self.timestamp_ms, self.coordinator_epoch, self.first_offset
+        )
 
     def begin(self, epoch: int) -> None:
         """Set the epoch; a new epoch has no batches yet."""
@@ -96,7 +98,7 @@ class Producer:
         ]
         self.timestamp_ms = largest
 
-    def behind(self, earlier: Producer) -> None:
+    def behind(self, earlier: ProducerStateEntry) -> None:
         """Put the earlier batches of the same epoch before the collected ones."""
         if earlier.epoch == self.epoch:
             self.batches = (*earlier.batches, *self.batches)[-KEPT_BATCHES:]
@@ -109,7 +111,7 @@ class Producer:
         return next((one for one in self.batches if one.last_sequence == last and one.first_sequence == first), None)
 
 
-def check_epoch(updated: Producer, batch: Entry) -> None:
+def check_epoch(updated: ProducerStateEntry, batch: Entry) -> None:
     """Refuse a batch of a fenced epoch.
 
     Raises
@@ -121,14 +123,14 @@ def check_epoch(updated: Producer, batch: Entry) -> None:
         raise InvalidProducerEpochError(message, offset=batch.base_offset)
 
 
-def check_sequence(current: Producer, updated: Producer, batch: Entry) -> None:
+def check_sequence(current: ProducerStateEntry, updated: ProducerStateEntry, batch: Entry) -> None:
     """Refuse a batch that does not follow the producer's last one.
 
     Parameters
     ----------
-    current : Producer
+    current : ProducerStateEntry
         The state in the log.
-    updated : Producer
+    updated : ProducerStateEntry
         The state after the preceding batches of the same set.
 
     Raises
@@ -156,7 +158,7 @@ def check_sequence(current: Producer, updated: Producer, batch: Entry) -> None:
         raise OutOfOrderSequenceError(message, offset=batch.base_offset)
 
 
-def check_transaction(updated: Producer, batch: Entry) -> None:
+def check_transaction(updated: ProducerStateEntry, batch: Entry) -> None:
     """Refuse a non-transactional batch while the producer has a transaction open.
 
     Raises
@@ -199,13 +201,13 @@ class Update(NamedTuple):
 
     Attributes
     ----------
-    producers : dict of int to Producer
+    producers : dict of int to ProducerStateEntry
         With only the batches of the set.
     started : list of (int, int)
         First offset and producer id of the transactions that begin.
     """
 
-    producers: dict[int, Producer]
+    producers: dict[int, ProducerStateEntry]
     started: list[tuple[int, int]]
     completed: list[_Completed]
 
@@ -215,7 +217,7 @@ class Producers:
 
     Attributes
     ----------
-    known : dict of int to Producer
+    known : dict of int to ProducerStateEntry
         By producer id, in the order of their arrival.
     open_transactions : dict of int to int
         First offset -> producer id.
@@ -233,7 +235,7 @@ class Producers:
 
     def __init__(self, expiration_ms: int = EXPIRATION_MS) -> None:
         self.expiration_ms = expiration_ms
-        self.known: dict[int, Producer] = {}
+        self.known: dict[int, ProducerStateEntry] = {}
         self.open_transactions: dict[int, int] = {}
         self.unreplicated: dict[int, int] = {}
         self.end_offset = 0
@@ -272,7 +274,7 @@ class Producers:
                 continue
             if found is None:
                 found = Update({}, [], [])
-            current = self.known.get(number) or Producer(number)
+            current = self.known.get(number) or ProducerStateEntry(number)
             if origin == "client" and (duplicate := current.duplicate_of(batch)) is not None:
                 return duplicate
             updated = found.producers.get(number)
@@ -340,12 +342,12 @@ class Producers:
         self.open_transactions.clear()
         self.unreplicated.clear()
 
-    def add(self, producer: Producer) -> None:
+    def add(self, producer: ProducerStateEntry) -> None:
         """Add a producer from a snapshot."""
         started = [(producer.first_offset, producer.producer_id)] if producer.first_offset >= 0 else []
         self.apply(Update({producer.producer_id: producer}, started, []))
 
-    def expired(self, producer: Producer, now_ms: int) -> bool:
+    def expired(self, producer: ProducerStateEntry, now_ms: int) -> bool:
         """Whether a producer has expired: it has no open transaction and wrote nothing for ``expiration_ms``."""
         return producer.first_offset < 0 and now_ms - producer.timestamp_ms >= self.expiration_ms
 
@@ -356,18 +358,20 @@ class Producers:
             del self.known[number]
         return len(gone)
 
-    def in_table_order(self) -> list[Producer]:
+    def in_table_order(self) -> list[ProducerStateEntry]:
         """The producers in the order of Java's HashMap, in which a broker writes them."""
         mask = self._buckets - 1
 
-        def bucket(producer: Producer) -> int:
+        def bucket(producer: ProducerStateEntry) -> int:
             hashed = (producer.producer_id ^ (producer.producer_id >> 32)) & 0xFFFFFFFF
             return (hashed ^ (hashed >> 16)) & mask
 
         return sorted(self.known.values(), key=bucket)
 
 
-def _end_transaction(found: Update, updated: Producer, batch: Entry, marker: tuple[int, int, int], origin: str) -> None:
+def _end_transaction(
+    found: Update, updated: ProducerStateEntry, batch: Entry, marker: tuple[int, int, int], origin: str
+) -> None:
     kind, coordinator, timestamp_ms = marker
     if origin != "replication":
         check_epoch(updated, batch)

@@ -134,7 +134,7 @@ def rebuild(
     return _Rebuild(file, size, base_offset, config, path, visit).run()
 
 
-class Stop(Exception):
+class StopIndexing(Exception):
     """Indexing stops at a row of the log."""
 
     def __init__(self, row: int, reason: str, error: KtsError | None = None) -> None:
@@ -144,7 +144,7 @@ class Stop(Exception):
         self.error = error
 
 
-class Rows(NamedTuple):
+class PendingEntries(NamedTuple):
     """Log entries waiting to be indexed."""
 
     position: npt.NDArray[np.int64]
@@ -153,11 +153,13 @@ class Rows(NamedTuple):
     last: npt.NDArray[np.int64]
     time: npt.NDArray[np.int64]
 
-    def front(self, count: int) -> Rows:
-        return Rows(self.position[:count], self.size[:count], self.offset[:count], self.last[:count], self.time[:count])
+    def front(self, count: int) -> PendingEntries:
+        return PendingEntries(
+            self.position[:count], self.size[:count], self.offset[:count], self.last[:count], self.time[:count]
+        )
 
 
-class IndexEntries:
+class IndexBuilder:
     """Builds both indexes of a log.
 
     Attributes
@@ -182,7 +184,7 @@ class IndexEntries:
 
     def quick(
         self,
-        rows: Rows,
+        rows: PendingEntries,
         chosen: npt.NDArray[np.int64],
         running: npt.NDArray[np.int64],
         reached: npt.NDArray[np.int64],
@@ -220,12 +222,12 @@ class IndexEntries:
 
     def one_by_one(
         self,
-        rows: Rows,
+        rows: PendingEntries,
         chosen: npt.NDArray[np.int64],
         running: npt.NDArray[np.int64],
         reached: npt.NDArray[np.int64],
         untimed: int,
-    ) -> Stop | None:
+    ) -> StopIndexing | None:
         """Add the chosen entries in order, up to one that is refused; the first ``untimed`` rows have no time yet."""
         for row, at in zip(chosen.tolist(), reached.tolist(), strict=True):
             position = int(rows.position[row])
@@ -234,7 +236,7 @@ class IndexEntries:
             offset = int(rows.offset[row])
             if offset < 0:
                 found = self.first_offset(position, int(rows.size[row]))
-                if isinstance(found, Stop):
+                if isinstance(found, StopIndexing):
                     found.row = row
                     return found
                 if found is None:
@@ -242,18 +244,18 @@ class IndexEntries:
                 offset = found
             error = self.add(offset, position, time, time_offset)
             if error is not None and not self.behaviour.adapts_indexes:
-                return Stop(row, error.message, error)
+                return StopIndexing(row, error.message, error)
             if isinstance(error, InvalidOffsetError):
-                return Stop(row, error.message)
+                return StopIndexing(row, error.message)
         return None
 
-    def first_offset(self, position: int, size: int) -> int | None | Stop:
+    def first_offset(self, position: int, size: int) -> int | None | StopIndexing:
         """First offset of a wrapper message; None if it has none."""
         try:
             entry = self.file.read(position, size)
             offsets, _ = decoded_by(entry, self.behaviour)
         except CorruptRecordError as error:
-            return None if self.behaviour.adapts_indexes else Stop(0, error.message)
+            return None if self.behaviour.adapts_indexes else StopIndexing(0, error.message)
         return int(offsets[0]) if len(offsets) else None
 
     def add(self, offset: int, position: int, time: int, time_offset: int) -> KtsError | None:
@@ -282,7 +284,7 @@ class IndexEntries:
             self.last_time_offset = self.base_offset + _cut(offset - self.base_offset)
 
 
-class _Rebuild(IndexEntries):
+class _Rebuild(IndexBuilder):
     def __init__(
         self,
         file: Readable,
@@ -294,7 +296,7 @@ class _Rebuild(IndexEntries):
     ) -> None:
         super().__init__(file, base_offset, config, path)
         self.size, self.visit = size, visit
-        self.waiting: list[Rows] = []
+        self.waiting: list[PendingEntries] = []
         self.rows_waiting = 0
         self.batches = 0
         self.valid_bytes = 0
@@ -310,7 +312,7 @@ class _Rebuild(IndexEntries):
                 self.take(batches)
             reason = slices.reason
             self.index_waiting()
-        except Stop as stop:
+        except StopIndexing as stop:
             reason, error = stop.reason, stop.error
             stop.__traceback__ = None  # break the reference cycle, which would keep the file open
         if error is None:
@@ -346,7 +348,7 @@ class _Rebuild(IndexEntries):
             if self.behaviour.times.before_1970:
                 time = self.signed(batches, time)
             self.waiting.append(
-                Rows(
+                PendingEntries(
                     batches.positions(),
                     batches.column("sizeInBytes"),
                     last if self.behaviour.indexes_last_offset else batches.column("baseOffset"),
@@ -358,7 +360,7 @@ class _Rebuild(IndexEntries):
             if self.visit is not None:
                 try:
                     self.index_waiting()
-                except Stop as earlier:
+                except StopIndexing as earlier:
                     batches.rows = earlier.row
                     self.visit(batches)
                     raise
@@ -369,22 +371,24 @@ class _Rebuild(IndexEntries):
             self.index_waiting()
             raise stop
 
-    def unsound(self, batches: Batches) -> Stop | None:
+    def unsound(self, batches: Batches) -> StopIndexing | None:
         """The first unsound entry of a slice and the reason; None if all are sound."""
-        found: Stop | None = None
+        found: StopIndexing | None = None
         if not batches.all_sound():
-            found = Stop(int(batches.column("crcOk").argmin()), "the CRC is wrong")
+            found = StopIndexing(int(batches.column("crcOk").argmin()), "the CRC is wrong")
         if self.config.max_message_bytes is not None:
             large = batches.column("sizeInBytes") > self.config.max_message_bytes + 12
             if large.any() and (found is None or large.argmax() < found.row):
-                found = Stop(int(large.argmax()), f"an entry is larger than {self.config.max_message_bytes} bytes")
+                found = StopIndexing(
+                    int(large.argmax()), f"an entry is larger than {self.config.max_message_bytes} bytes"
+                )
         if self.behaviour.requires_rising_offsets:
             back = self.backwards(batches)
             if back is not None and (found is None or back.row < found.row):
                 found = back
         return found
 
-    def backwards(self, batches: Batches) -> Stop | None:
+    def backwards(self, batches: Batches) -> StopIndexing | None:
         """The first entry with an offset not above the previous one: no CRC covers offsets, and a write may be torn."""
         first, last = batches.column("baseOffset"), batches.column("lastOffset")
         before = np.concatenate(([self.last_taken], last[:-1]))
@@ -394,9 +398,9 @@ class _Rebuild(IndexEntries):
             return None
         row = int(wrong.argmax())
         found = last[row] if unknown[row] or first[row] > before[row] else first[row]
-        return Stop(row, f"expected an offset above {before[row]}, found {found}")
+        return StopIndexing(row, f"expected an offset above {before[row]}, found {found}")
 
-    def outside(self, rows: Rows) -> Stop | None:
+    def outside(self, rows: PendingEntries) -> StopIndexing | None:
         """The first entry with an offset that does not fit into the segment."""
         most = self.base_offset + INT32_MAX
         last = rows.last
@@ -406,7 +410,7 @@ class _Rebuild(IndexEntries):
         offset, position = int(last[row]), int(rows.position[row])
         message = f"offset {offset} does not fit into the segment"
         error = InvalidOffsetError(message, path=self.path, position=position, offset=offset)
-        return Stop(row, message, None if self.behaviour.adapts_indexes else error)
+        return StopIndexing(row, message, None if self.behaviour.adapts_indexes else error)
 
     def signed(self, batches: Batches, time: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Greatest timestamps, read from the records where a header may hide times before 1970."""
@@ -424,7 +428,7 @@ class _Rebuild(IndexEntries):
             return
         rows = self.waiting[0]
         if len(self.waiting) > 1:
-            rows = Rows(*(np.concatenate(column) for column in zip(*self.waiting, strict=True)))
+            rows = PendingEntries(*(np.concatenate(column) for column in zip(*self.waiting, strict=True)))
         self.waiting, self.rows_waiting = [], 0
         outside = self.outside(rows)
         if outside is not None:
@@ -434,7 +438,7 @@ class _Rebuild(IndexEntries):
         if outside is not None:
             raise outside
 
-    def index(self, rows: Rows) -> None:
+    def index(self, rows: PendingEntries) -> None:
         """Choose index entries for some log entries, and update the totals."""
         one_by_one = not self.behaviour.adapts_indexes
         chosen = self.spacing.choose(rows.position, rows.size)
@@ -450,7 +454,7 @@ class _Rebuild(IndexEntries):
             if self.time > running[0]:
                 np.maximum(running, self.time, out=running)
             reached = np.searchsorted(running, running[chosen])
-        stop: Stop | None = None
+        stop: StopIndexing | None = None
         if len(chosen) and (one_by_one or untimed or not self.quick(rows, chosen, running, reached)):
             stop = self.one_by_one(rows, chosen, running, reached, untimed)
         end = len(running) if stop is None else stop.row

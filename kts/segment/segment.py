@@ -17,7 +17,7 @@ from kts.codec.columns import decode, iter_decode, scan_batches, valid_bytes
 from kts.codec.layout import HEADER_BYTES, SMALLEST_ENTRY_BYTES, Entries, Entry, read_header
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.model import NO_TIMESTAMP
-from kts.segment.confirmation import Place, confirmed_place, confirmed_time
+from kts.segment.confirmation import SoundEntry, confirmed_place, confirmed_time
 from kts.segment.entries import FIRST_READ_BYTES, SLICE_BYTES, Batches, Slices, at
 from kts.segment.index_checksums import Sealed
 from kts.segment.names import REMOTE, parse_file_name, partition_of_file
@@ -495,7 +495,7 @@ class Lookups:
         """The time index, with unconfirmed entries."""
         return self.segment.time_index()
 
-    def confirmed(self, number: int) -> Place | None:
+    def confirmed(self, number: int) -> SoundEntry | None:
         """The place that an offset-index entry points to; None unless the log confirms it."""
         before = self.places.entry(number - 1)[1] if number else 0
         try:

@@ -18,9 +18,9 @@ from typing import NamedTuple
 from kts._codec import crc32c
 from kts.errors import CorruptIndexError
 from kts.segment.names import parse_file_name
-from kts.segment.producers import EXPIRATION_MS, Producer, Producers
+from kts.segment.producers import EXPIRATION_MS, Producers, ProducerStateEntry
 from kts.store import files, local, publishing
-from kts.store.protocol import Entry
+from kts.store.protocol import DirectoryEntry
 
 Bytes = bytes | memoryview
 _HEAD = struct.Struct(">hIi")
@@ -30,7 +30,7 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 # --- the format -----------------------------------------------------------------------------------
 
 
-def snapshot_bytes(producers: list[Producer]) -> bytes:
+def snapshot_bytes(producers: list[ProducerStateEntry]) -> bytes:
     """The bytes of a ``.snapshot``."""
     body = b"".join(
         _ENTRY.pack(
@@ -83,23 +83,23 @@ def open_transactions_of(data: bytes, path: str) -> dict[int, int]:
     return {entry[0]: entry[7] for entry in snapshot_entries_of(data, path) if entry[7] >= 0}
 
 
-class Snapshot(NamedTuple):
+class ProducerSnapshot(NamedTuple):
     """The transactions open at the offset of a producer snapshot."""
 
     offset: int
     open_transactions: dict[int, int]  # producer id -> first offset
 
 
-def read_snapshot(path: str) -> Snapshot:
+def read_snapshot(path: str) -> ProducerSnapshot:
     """The open transactions of a producer snapshot; raises as ``read_snapshot_entries``."""
     name = parse_file_name(os.path.basename(path))
-    return Snapshot(name.base_offset if name else 0, open_transactions_of(files.read_bytes(path), path))
+    return ProducerSnapshot(name.base_offset if name else 0, open_transactions_of(files.read_bytes(path), path))
 
 
 # --- the snapshots of a directory -----------------------------------------------------------------
 
 
-def snapshot_paths(entries: Iterable[Entry]) -> list[tuple[int, str]]:
+def snapshot_paths(entries: Iterable[DirectoryEntry]) -> list[tuple[int, str]]:
     """(offset, path) of the live producer snapshots in a partition directory, newest first."""
     found = []
     for entry in entries:
@@ -216,7 +216,9 @@ class Snapshots:
         while self.offsets:
             offset = self.offsets[-1]
             try:
-                producers = [Producer.of_snapshot(entry) for entry in read_snapshot_entries(self.path(offset))]
+                producers = [
+                    ProducerStateEntry.of_snapshot(entry) for entry in read_snapshot_entries(self.path(offset))
+                ]
             except CorruptIndexError:
                 self.remove(offset)
                 continue

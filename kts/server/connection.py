@@ -36,10 +36,10 @@ class Shared(NamedTuple):
     pipelined: PipelineQueue
     idle_s: float
     request_s: float  # to receive the rest of a request, and to send an answer
-    connections: dict[Connection, None]
+    connections: dict[ServerConnection, None]
 
 
-class Connection(asyncio.BufferedProtocol):
+class ServerConnection(asyncio.BufferedProtocol):
     """The protocol of one connection.
 
     While a request is in progress, at most one more is received; then reading pauses.

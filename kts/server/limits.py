@@ -12,7 +12,7 @@ STALLED_S = 0.25  # an incomplete request of this age is dropped if memory is sh
 TURNS_AT_ONCE = 16  # pipelined requests in each round of the event loop
 
 
-class Holder(Protocol):
+class LimitedConnection(Protocol):
     """The methods of a connection that the limits call."""
 
     def drop(self, reason: str) -> None:
@@ -32,10 +32,10 @@ class Places:
         self.most = most
         self.most_of_one_address = most_of_one_address
         self._of_address: Counter[str] = Counter()
-        self._silent: dict[Holder, None] = {}
+        self._silent: dict[LimitedConnection, None] = {}
         self._count = 0
 
-    def enter(self, connection: Holder, address: str) -> str | None:
+    def enter(self, connection: LimitedConnection, address: str) -> str | None:
         """Take a place; returns the reason if there is none."""
         if self._of_address[address] >= self.most_of_one_address:
             return f"max.connections.per.ip = {self.most_of_one_address} connections are open from {address}"
@@ -50,11 +50,11 @@ class Places:
         self._silent[connection] = None
         return None
 
-    def spoke(self, connection: Holder) -> None:
+    def spoke(self, connection: LimitedConnection) -> None:
         """The connection sent a request."""
         self._silent.pop(connection, None)
 
-    def leave(self, connection: Holder, address: str) -> None:
+    def leave(self, connection: LimitedConnection, address: str) -> None:
         """The connection is closed."""
         self._silent.pop(connection, None)
         self._count -= 1
@@ -74,16 +74,16 @@ class Memory:
         self.most = most if most > 0 else math.inf
         self.used = 0
         self._now = now
-        self._held: dict[Holder, int] = {}
-        self._unfinished: dict[Holder, float] = {}  # since when, oldest first
-        self._waiting: dict[Holder, None] = {}
+        self._held: dict[LimitedConnection, int] = {}
+        self._unfinished: dict[LimitedConnection, float] = {}  # since when, oldest first
+        self._waiting: dict[LimitedConnection, None] = {}
 
     @property
     def is_short(self) -> bool:
         """Whether the limit is reached."""
         return self.used >= self.most
 
-    def hold(self, holder: Holder, count: int, finished: bool) -> bool:
+    def hold(self, holder: LimitedConnection, count: int, finished: bool) -> bool:
         """Set the bytes that a connection holds; False if it has to wait for more."""
         self.used += count - self._held.get(holder, 0)
         if count:
@@ -115,7 +115,7 @@ class Memory:
             self._wake()
         return self.used <= self.most
 
-    def release(self, holder: Holder) -> None:
+    def release(self, holder: LimitedConnection) -> None:
         """The connection holds nothing any more."""
         self._waiting.pop(holder, None)
         if holder in self._held:

@@ -17,7 +17,7 @@ from kts.broker.request import Request
 from kts.broker.settings.broker import BrokerConfig
 from kts.errors import InvalidRequestError
 from kts.server.background import tend
-from kts.server.connection import Connection, Shared
+from kts.server.connection import ServerConnection, Shared
 from kts.server.dispatch import Answering, frame_limit
 from kts.server.event_loop import run_until
 from kts.server.framing import SCRATCH_BYTES
@@ -102,7 +102,9 @@ class Server:
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for address in dict.fromkeys(each[4] for each in found):
             self._listening.append(
-                await loop.create_server(lambda: Connection(shared), str(address[0]), port, backlog=ACCEPTED_AT_ONCE)
+                await loop.create_server(
+                    lambda: ServerConnection(shared), str(address[0]), port, backlog=ACCEPTED_AT_ONCE
+                )
             )
             with self._listening[-1].sockets[0].dup() as listening:
                 listening.listen(BACKLOG)

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from kts.arguments import INT64_MAX, INT64_MIN, suggestion
 from kts.dataset.options import LogOptions, PathScanOptions, ScanOptions
 from kts.model import EARLIEST, LATEST
-from kts.options import FLAG, Bytes, Choice, Flag, Json, Lateness, Number, option, options_of, same
+from kts.options import FLAG, Bytes, Choice, Duration, Flag, Json, Number, option, options_of, same
 from kts.store import addresses
 from kts.times import UNITS, NotATimeError, length_of, milliseconds, parse_length, parse_range_time
 
@@ -401,7 +401,7 @@ class Values:
                         found[one.name] = self.size(name, one.default, most)
                     case Number():
                         found[one.name] = self.positive(name)
-                    case Lateness():
+                    case Duration():
                         found[one.name] = self.lateness(name, one.default)
                     case Json(example=example):
                         found[one.name] = self.json_object(name, f"JSON such as {example}")

@@ -37,8 +37,8 @@ from kts.tables.folder import Aside, FolderTable, write_aside
 from kts.tables.iceberg import PROPERTIES, identifier_of
 from kts.tables.options import COMMIT_BYTES, SyncOptions
 from kts.tables.rows import DAY, READ, Days, agreed_schema, fitted
-from kts.tables.run import Added, Bounds, Source, Synced, shaped, source_of
-from kts.tables.state import Known, Snapshot, State, find_state, snapshot_properties, table_properties
+from kts.tables.run import Added, Bounds, Synced, SyncSource, shaped, source_of
+from kts.tables.state import Known, Snapshot, TableState, find_state, snapshot_properties, table_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +98,7 @@ def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
     return _synced(source, tables, options)
 
 
-def _synced(source: Source, tables: Sequence[_SparkFolder | _SparkIceberg], options: Options) -> Synced:
+def _synced(source: SyncSource, tables: Sequence[_SparkFolder | _SparkIceberg], options: Options) -> Synced:
     bounds = Bounds(source, tables)
 
     def listed(log: PartitionLog) -> PartitionLog:
@@ -125,7 +125,7 @@ def _synced(source: Source, tables: Sequence[_SparkFolder | _SparkIceberg], opti
 class Work:
     """What an executor does with the records of a task: they become rows of the table of a number."""
 
-    def __init__(self, number: int, source: Source, schema: pa.Schema, options: Options) -> None:
+    def __init__(self, number: int, source: SyncSource, schema: pa.Schema, options: Options) -> None:
         self.number, self.schema, self.options = number, schema, options
         self.plausible, self.decoder, self.max_days = source.plausible, source.decoder, source.max_days
 
@@ -238,7 +238,7 @@ class _SparkIceberg(Known):
 
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {'.'.join(self.parts[:-1])}")
         writer = self.spark.createDataFrame([], types).writeTo(self.quoted).using("iceberg").partitionedBy(col(DAY))
-        for name, value in table_properties(State(), None).items():
+        for name, value in table_properties(TableState(), None).items():
             writer = writer.tableProperty(name, value)
         writer.create()
 
@@ -246,7 +246,7 @@ class _SparkIceberg(Known):
         """Make Spark forget what it knows of the table: other programs commit to it, too."""
         self.spark.sql(f"REFRESH TABLE {self.quoted}")
 
-    def _find(self) -> tuple[State, bool]:
+    def _find(self) -> tuple[TableState, bool]:
         rows = self.spark.sql(f"SELECT snapshot_id, parent_id, summary FROM {self.quoted}.snapshots").collect()
         snapshots = {row.snapshot_id: Snapshot(row.parent_id, row.summary or {}) for row in rows}
         self.snapshot = self._head("main")
@@ -285,7 +285,7 @@ class _SparkIceberg(Known):
         spark, types = self.spark, self.types
         reader = _RowsReader(tasks, work, types)
 
-        class Rows(DataSource):
+        class RowSource(DataSource):
             @classmethod
             def name(cls) -> str:
                 return "kts rows"
@@ -296,7 +296,7 @@ class _SparkIceberg(Known):
             def reader(self, schema: StructType) -> DataSourceReader:
                 return reader
 
-        spark.dataSource.register(Rows)
+        spark.dataSource.register(RowSource)
         self._prepare()
         before, branch = self.snapshot, BRANCH.format(uuid.uuid4().hex)
         version = "" if before is None else f" AS OF VERSION {before}"

@@ -91,7 +91,7 @@ def damage_of(path: str, identity: Identity) -> CorruptRecordError | None:
     return CorruptRecordError(found.damage, path=path, position=found.bytes)
 
 
-class _Source(io.RawIOBase):
+class _RawReader(io.RawIOBase):
     """A readable from its start on, as the decompressors take it."""
 
     def __init__(self, file: Readable) -> None:
@@ -139,7 +139,7 @@ def _expand(path: str) -> _Expansion:
     codec, store, size = compression_of_log(path) or "", store_of(path), 0
     with (
         File(path) if store is None else store.file(path, (0, None)) as source,
-        io.BufferedReader(_Source(source), PIECE_BYTES) as stream,
+        io.BufferedReader(_RawReader(source), PIECE_BYTES) as stream,
     ):
         file = nameless_file(path)
         try:

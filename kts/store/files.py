@@ -14,7 +14,7 @@ from kts.store import expanded, local
 from kts.store.addresses import scheme_of, store_of, writable_store_of
 from kts.store.expanded import ExpandedFile, compression_of_log
 from kts.store.local import File, RereadFile, storage_errors
-from kts.store.protocol import ByteRange, Entry, Item, Readable, Result, Status, Store
+from kts.store.protocol import ByteRange, DirectoryEntry, Item, Readable, Result, Status, Store
 
 
 def open_file(path: str, *, ahead: tuple[int, int | None] | None = None, sound_part: bool = False) -> Readable:
@@ -163,12 +163,12 @@ def _status(store: Store, path: str) -> Status:
     return found
 
 
-def list_directory(path: str) -> list[Entry]:
+def list_directory(path: str) -> list[DirectoryEntry]:
     """Entries of a directory in name order."""
     return sorted(walk_directory(path), key=attrgetter("name"))
 
 
-def walk_directory(path: str) -> Iterator[Entry]:
+def walk_directory(path: str) -> Iterator[DirectoryEntry]:
     """Entries of a directory in no order, for a caller that may stop early."""
     store = store_of(path)
     yield from local.walk_directory(path) if store is None else store.entries(path)
@@ -189,7 +189,7 @@ def directory_exists(path: str) -> bool:
     return os.path.isdir(path)
 
 
-def is_directory(entry: Entry) -> bool:
+def is_directory(entry: DirectoryEntry) -> bool:
     """True for a directory or a link to one; False for a link that loops."""
     with storage_errors(entry.path, "looking at it"):
         try:

@@ -19,7 +19,7 @@ from typing import Self
 from kts.errors import LogStorageError
 from kts.store.addresses import require_local
 from kts.store.descriptors import NO_DESCRIPTOR, more_descriptors, tell_no_descriptor, with_descriptor
-from kts.store.protocol import Entry
+from kts.store.protocol import DirectoryEntry
 
 Bytes = bytes | bytearray | memoryview
 # Without O_NONBLOCK a FIFO with a segment's name would hang the program.
@@ -379,7 +379,7 @@ def exists(path: str) -> bool:
     return True
 
 
-def walk_directory(path: str) -> Iterator[Entry]:
+def walk_directory(path: str) -> Iterator[DirectoryEntry]:
     """Entries of a directory in no order."""
     with storage_errors(path, "listing"), with_descriptor(os.scandir, path) as entries:
         yield from entries

@@ -78,7 +78,7 @@ class ByteRange(NamedTuple):
     end: int | None
 
 
-class Entry(Protocol):
+class DirectoryEntry(Protocol):
     """A name in a directory."""
 
     @property
@@ -114,7 +114,7 @@ class Store(Protocol):
     def files(self, ranges: Sequence[ByteRange]) -> Iterator[Readable]:
         """Files that are read one after another, each to the end of its range."""
 
-    def entries(self, path: str) -> Sequence[Entry]:
+    def entries(self, path: str) -> Sequence[DirectoryEntry]:
         """What lies in a directory now, in name order."""
 
     def status(self, path: str) -> Status | None:

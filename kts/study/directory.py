@@ -18,7 +18,7 @@ from . import verdicts
 from .limits import Limits
 from .measures import Figures, Spread
 from .rules import CREATE_TIME, LOG_APPEND_TIME, RULES
-from .workloads import START_MS, Stream
+from .workloads import START_MS, MessageStream
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -33,7 +33,7 @@ LAST = 9  # messages of a segment that tell how far its file's time is from thei
 YEAR_MS = 366 * DAY_MS
 
 
-class Entries(NamedTuple):
+class EntryTimes(NamedTuple):
     """Batches and uncompressed messages of a partition, from their headers, in the order of the log.
 
     Attributes
@@ -59,7 +59,7 @@ class Entries(NamedTuple):
     without_time: int
 
 
-def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount: None) -> Entries:
+def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount: None) -> EntryTimes:
     """Read all headers of a partition."""
     parts: list[tuple[Times, ...]] = []
     without = file_ms = 0
@@ -92,7 +92,7 @@ def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount
     known = arrival > -FAR_MS  # not if all times up to this one are from the future
     if not known.all():
         arrival = np.where(known, arrival, arrival[known].min() if known.any() else file_ms)
-    return Entries(create, arrival, columns[2].astype(bool), columns[3].astype(bool), apart_ms, without)
+    return EntryTimes(create, arrival, columns[2].astype(bool), columns[3].astype(bool), apart_ms, without)
 
 
 def _latest(creates: list[Times]) -> int:
@@ -104,14 +104,14 @@ def _latest(creates: list[Times]) -> int:
     return last if abs(last - middle) <= DAY_MS else middle
 
 
-def with_create_time(found: Entries) -> Entries:
+def with_create_time(found: EntryTimes) -> EntryTimes:
     """The entries whose CreateTime is known: without one there is nothing to compare."""
     known = found.both | ~found.append_time
     create, arrival, both, append, apart = (column[known] for column in found[:5])
-    return Entries(create, arrival, both, append, apart, found.without_time)
+    return EntryTimes(create, arrival, both, append, apart, found.without_time)
 
 
-def stream_of(found: Entries) -> Stream:
+def stream_of(found: EntryTimes) -> MessageStream:
     """A partition as a stream of one row whose clock starts with its first arrival."""
     shift = START_MS - int(found.arrival_ms.min())
     arrival = np.maximum.accumulate(found.arrival_ms) + shift
@@ -119,10 +119,10 @@ def stream_of(found: Entries) -> Stream:
     wrong = (create > arrival) | (found.create_ms < YEAR_2000_MS)
     created = np.where(wrong, arrival, create)
     one = [times[None] for times in (created, create, created, arrival)]
-    return Stream(one[0], one[1], one[2], one[3], np.zeros(one[0].shape, np.int8))
+    return MessageStream(one[0], one[1], one[2], one[3], np.zeros(one[0].shape, np.int8))
 
 
-def sampled(stream: Stream, rng: np.random.Generator) -> Stream:
+def sampled(stream: MessageStream, rng: np.random.Generator) -> MessageStream:
     """At most ``MOST_ENTRIES`` of a stream of one row: the whole time, in equal parts, one of each at random.
 
     A time from the future that is greater than all before stays: it alone can hold all segments after it.
@@ -136,7 +136,7 @@ def sampled(stream: Stream, rng: np.random.Generator) -> Stream:
     before = np.maximum.accumulate(np.concatenate([[-FAR_MS], create[:-1]]))
     far = np.flatnonzero((create > stream.arrival_ms[0]) & (create > before))
     chosen[np.searchsorted(edges, far, side="right") - 1] = far  # of several in a part the last, which is the greatest
-    return Stream._make(column[:, chosen] for column in stream)
+    return MessageStream._make(column[:, chosen] for column in stream)
 
 
 def by_topic(
@@ -175,7 +175,7 @@ def run(
     chosen = [logs[number * len(logs) // count] for number in range(count)]
     passed = set(map(id, chosen))
     rng = np.random.default_rng(settings.seed)
-    streams: dict[int, list[Stream]] = {}  # by length, so that partitions of one are played at once
+    streams: dict[int, list[MessageStream]] = {}  # by length, so that partitions of one are played at once
     latency, behind, limits = Spread(), Spread(), Limits()
     known = {"both": 0, "arrivalOnly": 0, "creationOnly": 0}
     entries = without = future = before_2000 = longest = 0
@@ -204,7 +204,7 @@ def run(
     settings = replace(settings, duration_ms=min(max(longest, HOUR_MS), YEAR_MS))
     figures = {rule: Figures(rule, settings) for rule in RULES}
     for rows in streams.values():
-        together = Stream._make(np.concatenate(column) for column in zip(*rows, strict=True))
+        together = MessageStream._make(np.concatenate(column) for column in zip(*rows, strict=True))
         for one in figures.values():
             one.add(together)
     report: dict[str, Any] = {

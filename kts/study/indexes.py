@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kts.proposals.modes import Mode
     from kts.proposals.options.segment import OptionSegment
 
-    from .rules import Option
+    from .rules import ProposedOption
     from .workloads import Settings, Times
 
 NAME = "indexed-0"
@@ -93,7 +93,7 @@ def written(
     directory: str, data: str, all_of: Messages, settings: Settings, modes: tuple[Mode, ...] = (), magic: int = 2
 ) -> Log:
     """A log of the messages, open. Of magic 1 they are alone, of magic 2 in batches."""
-    clock = logs.Clock()
+    clock = logs.StudyClock()
     append_time = data == "LogAppendTime"
     count = len(all_of.create_ms)
     config = {
@@ -345,9 +345,9 @@ def set_messages(settings: Settings) -> int:
     return LogConfig().index_interval_bytes // (MESSAGE_OVERHEAD + settings.value_bytes) + 1
 
 
-def written_by(directory: str, option: Option, all_of: Messages, settings: Settings) -> OptionLog:
+def written_by(directory: str, option: ProposedOption, all_of: Messages, settings: Settings) -> OptionLog:
     """The messages in a log of option 1, 2 or 3, open."""
-    clock = logs.Clock()
+    clock = logs.StudyClock()
     clock.now_ms = START_MS
     count = len(all_of.create_ms)
     config = sized(all_of, settings, 1)

@@ -21,11 +21,11 @@ from kts.segment.segment import int64
 from .rules import first_check
 
 if TYPE_CHECKING:
-    from .rules import Option, Played
+    from .rules import Played, ProposedOption
     from .workloads import Settings, Times
 
 
-class Clock:
+class StudyClock:
     """The study's clock, which only the study moves."""
 
     now_ms = 0
@@ -77,7 +77,7 @@ class Player(Protocol):
 class KafkaLog:
     """Option 4: a ``kts.Log``."""
 
-    def __init__(self, path: str, option: Option, settings: Settings, clock: Clock) -> None:
+    def __init__(self, path: str, option: ProposedOption, settings: Settings, clock: StudyClock) -> None:
         config = {
             "message.timestamp.type": "LogAppendTime" if option.rule.append_time else "CreateTime",
             "segment.ms": settings.roll_ms,
@@ -114,7 +114,7 @@ class KafkaLog:
 class RejectedLog:
     """Option 1, 2 or 3: an ``OptionLog``."""
 
-    def __init__(self, path: str, option: Option, settings: Settings, clock: Clock) -> None:
+    def __init__(self, path: str, option: ProposedOption, settings: Settings, clock: StudyClock) -> None:
         config = {"segment.ms": settings.roll_ms, "retention.ms": settings.retention_ms}
         self.log = OptionLog(path, option=option.number, config=config, clock=clock)
         self._option = option
@@ -151,14 +151,14 @@ class RejectedLog:
         self.log.abandon()
 
 
-def opened(path: str, option: Option, settings: Settings, clock: Clock) -> Player:
+def opened(path: str, option: ProposedOption, settings: Settings, clock: StudyClock) -> Player:
     """The real log of an option."""
     return (KafkaLog if option.number == 4 else RejectedLog)(path, option, settings, clock)
 
 
-def play(directory: str, option: Option, create_ms: Times, arrival_ms: Times, settings: Settings) -> Outcome:
+def play(directory: str, option: ProposedOption, create_ms: Times, arrival_ms: Times, settings: Settings) -> Outcome:
     """Play one row of a stream in a real log, until retention has deleted all of it."""
-    clock = Clock()
+    clock = StudyClock()
     clock.now_ms = int(arrival_ms[0])
     log = opened(os.path.join(directory, "study-0"), option, settings, clock)
     begins: dict[int, None] = {}

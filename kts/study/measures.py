@@ -14,8 +14,8 @@ from .workloads import START_MS
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from .rules import Played, Rule
-    from .workloads import Settings, Stream
+    from .rules import Played, SegmentRule
+    from .workloads import MessageStream, Settings
 
 STEPS = 100  # of a spread, in each factor of 2.72: a quantile is right within 1 %
 POWERS = 44  # e^44 is more than the greatest time
@@ -67,14 +67,14 @@ class Spread:
 class Figures:
     """What one rule does to the streams of one pattern."""
 
-    def __init__(self, rule: Rule, settings: Settings) -> None:
+    def __init__(self, rule: SegmentRule, settings: Settings) -> None:
         self._rule, self._settings = rule, settings
         self.partitions = self.messages = self.segments = self.single = self.closed = self.early = self.late = 0
         self.open, self.after_creation, self.after_arrival, self.apart, self.lateness = (Spread() for _ in range(5))
         self.right_window = 0
         self._begun = np.zeros(-(-settings.duration_ms // HOUR_MS), np.int64)
 
-    def add(self, stream: Stream) -> Played:
+    def add(self, stream: MessageStream) -> Played:
         """Play some partitions and count."""
         settings, arrival = self._settings, stream.arrival_ms
         played = play(self._rule, stream.create_ms, arrival, settings)

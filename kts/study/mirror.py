@@ -18,7 +18,7 @@ from . import logs, rules
 from .workloads import START_MS
 
 if TYPE_CHECKING:
-    from .rules import Option
+    from .rules import ProposedOption
     from .workloads import Settings, Times
 
 MESSAGES = 100
@@ -52,9 +52,9 @@ def journey(settings: Settings) -> Journey:
     return Journey(*hops)
 
 
-def cluster(directory: str, option: Option, create_ms: Times, arrival_ms: Times, settings: Settings) -> Seen:
+def cluster(directory: str, option: ProposedOption, create_ms: Times, arrival_ms: Times, settings: Settings) -> Seen:
     """What a consumer reads from a real log of one cluster."""
-    clock = logs.Clock()
+    clock = logs.StudyClock()
     clock.now_ms = int(arrival_ms[0])
     log = logs.opened(os.path.join(directory, "mirrored-0"), option, settings, clock)
     try:

@@ -13,10 +13,10 @@ from .workloads import START_MS
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from .workloads import Settings, Stream, Times
+    from .workloads import MessageStream, Settings, Times
 
 
-class Rule(NamedTuple):
+class SegmentRule(NamedTuple):
     """How segments roll and expire.
 
     Attributes
@@ -35,7 +35,7 @@ class Rule(NamedTuple):
     rolls: str
 
 
-class Option(NamedTuple):
+class ProposedOption(NamedTuple):
     """One of the paper's options, or a rule for option 4 that was written but not shipped.
 
     Attributes
@@ -44,7 +44,7 @@ class Option(NamedTuple):
         1 to 4.
     create_time, append_time : bool
         What a consumer sees.
-    rule : Rule
+    rule : SegmentRule
     modes : tuple of str
         The modes of ``kts.proposals`` that play it in a ``kts.Log``.
     """
@@ -52,23 +52,23 @@ class Option(NamedTuple):
     number: int
     create_time: bool
     append_time: bool
-    rule: Rule
+    rule: SegmentRule
     modes: tuple[str, ...] = ()
 
 
-LOG_APPEND_TIME = Rule("LogAppendTime", True, "first")
-CREATE_TIME = Rule("CreateTime", False, "first")
-EARLIEST = Rule("earliest-timestamp", False, "earliest")
-LARGEST = Rule("largest-timestamp", False, "largest")
-WALL_CLOCK = Rule("wall-clock", False, "created")
+LOG_APPEND_TIME = SegmentRule("LogAppendTime", True, "first")
+CREATE_TIME = SegmentRule("CreateTime", False, "first")
+EARLIEST = SegmentRule("earliest-timestamp", False, "earliest")
+LARGEST = SegmentRule("largest-timestamp", False, "largest")
+WALL_CLOCK = SegmentRule("wall-clock", False, "created")
 RULES = (LOG_APPEND_TIME, CREATE_TIME, EARLIEST, LARGEST, WALL_CLOCK)
 OPTIONS = {
-    "option 1": Option(1, True, True, LOG_APPEND_TIME),
-    "option 2": Option(2, False, True, LOG_APPEND_TIME),
-    "option 3": Option(3, True, False, LOG_APPEND_TIME),
-    "option 4 CreateTime": Option(4, True, False, CREATE_TIME),
-    "option 4 LogAppendTime": Option(4, False, True, LOG_APPEND_TIME),
-    **{rule.name: Option(4, True, False, rule, (rule.name,)) for rule in (EARLIEST, LARGEST, WALL_CLOCK)},
+    "option 1": ProposedOption(1, True, True, LOG_APPEND_TIME),
+    "option 2": ProposedOption(2, False, True, LOG_APPEND_TIME),
+    "option 3": ProposedOption(3, True, False, LOG_APPEND_TIME),
+    "option 4 CreateTime": ProposedOption(4, True, False, CREATE_TIME),
+    "option 4 LogAppendTime": ProposedOption(4, False, True, LOG_APPEND_TIME),
+    **{rule.name: ProposedOption(4, True, False, rule, (rule.name,)) for rule in (EARLIEST, LARGEST, WALL_CLOCK)},
 }
 TABLE = tuple(OPTIONS)[:5]  # the columns of the paper's table: option 4 is configured as one or the other
 
@@ -91,7 +91,7 @@ class Played(NamedTuple):
     deleted_ms: Times
 
 
-def play(rule: Rule, create_ms: Times, arrival_ms: Times, settings: Settings) -> Played:
+def play(rule: SegmentRule, create_ms: Times, arrival_ms: Times, settings: Settings) -> Played:
     """Roll and delete the segments of each row.
 
     Notes
@@ -113,7 +113,7 @@ def play(rule: Rule, create_ms: Times, arrival_ms: Times, settings: Settings) ->
 
 
 def rolled(
-    rule: Rule,
+    rule: SegmentRule,
     stored: Times,
     top: Times,
     arrival: Times,
@@ -146,7 +146,7 @@ def first_check(times: Times, every_ms: int) -> Times:
     return START_MS - (START_MS - times) // every_ms * every_ms
 
 
-def at_source(rule: Rule, stream: Stream, settings: Settings) -> Times:
+def at_source(rule: SegmentRule, stream: MessageStream, settings: Settings) -> Times:
     """When each message is deleted from the cluster that it was copied from; each such cluster has a log."""
     rows, count = stream.arrival_ms.shape
     clusters = int(stream.source.max()) + 1

@@ -11,7 +11,7 @@ from .measures import Figures
 from .workloads import PATTERNS, WHAT, Settings, streams
 
 if TYPE_CHECKING:
-    from .workloads import Stream
+    from .workloads import MessageStream
 
 SAMPLE = 50  # partitions of a pattern that are played in real logs, each under one option in turn
 
@@ -25,7 +25,11 @@ class Sample:
         self.differences: list[str] = []
 
     def play(
-        self, pattern: str, stream: Stream, played: dict[rules.Rule, rules.Played], advance: Callable[[int], None]
+        self,
+        pattern: str,
+        stream: MessageStream,
+        played: dict[rules.SegmentRule, rules.Played],
+        advance: Callable[[int], None],
     ) -> None:
         """Play the first partitions of a stream, each under another option."""
         for row in range(min(SAMPLE, len(stream.arrival_ms))):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .rules import CREATE_TIME, EARLIEST, LARGEST, LOG_APPEND_TIME, OPTIONS, Rule
+from .rules import CREATE_TIME, EARLIEST, LARGEST, LOG_APPEND_TIME, OPTIONS, SegmentRule
 from .workloads import PATTERNS
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def retention(figures: dict[str, dict[str, Any]], settings: Settings) -> list[Cr
     ]
 
 
-def rolling(figures: dict[str, dict[str, Any]], rule: Rule, settings: Settings) -> list[Criterion]:
+def rolling(figures: dict[str, dict[str, Any]], rule: SegmentRule, settings: Settings) -> list[Criterion]:
     """What decides about rolling by a rule on CreateTime."""
     create, append = figures[rule.name], figures[LOG_APPEND_TIME.name]
     opened = (create["openMs"]["p99"] / settings.roll_ms, append["openMs"]["p99"] / settings.roll_ms)
@@ -231,7 +231,7 @@ def by_pattern(figures: dict[str, Any], show: Any) -> str:
     return ", ".join(map(show, figures.values()))
 
 
-def solved_retention(patterns: dict[str, Any], rule: Rule, settings: Settings) -> Measured:
+def solved_retention(patterns: dict[str, Any], rule: SegmentRule, settings: Settings) -> Measured:
     """In which patterns messages go in time: 99 % within a segment's span of their own time and retention.ms."""
     key = "deletedAfterArrivalMs" if rule.append_time else "deletedAfterCreationMs"
     kept = {pattern: found["rules"][rule.name][key]["p99"] for pattern, found in patterns.items()}
@@ -245,7 +245,7 @@ def solved_retention(patterns: dict[str, Any], rule: Rule, settings: Settings) -
     )
 
 
-def solved_rolling(patterns: dict[str, Any], rule: Rule, settings: Settings) -> Measured:
+def solved_rolling(patterns: dict[str, Any], rule: SegmentRule, settings: Settings) -> Measured:
     """In which patterns segments are neither closed early nor open much longer than segment.ms."""
     figures = {pattern: found["rules"][rule.name] for pattern, found in patterns.items()}
     early = {pattern: one["closedEarly"] for pattern, one in figures.items()}
@@ -268,7 +268,7 @@ def holds(patterns: list[str]) -> str:
     return f"holds in {', '.join(patterns)}"
 
 
-def solved_streams(patterns: dict[str, Any], rule: Rule, settings: Settings) -> Measured:
+def solved_streams(patterns: dict[str, Any], rule: SegmentRule, settings: Settings) -> Measured:
     """Whether windows of an hour can go by the message's time in the three patterns of right times."""
     right = {pattern: patterns[pattern]["rules"][rule.name]["inRightHour"] for pattern in PATTERNS[:3]}
     why = f"{by_pattern(right, '{:.0%}'.format)} of the messages of patterns 1 to 3 are in the hour of their creation"

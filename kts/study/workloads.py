@@ -109,7 +109,7 @@ class Settings:
         return CHUNK_MESSAGES // self.messages
 
 
-class Stream(NamedTuple):
+class MessageStream(NamedTuple):
     """Messages of some partitions, a row each, in the order in which they arrive at the cluster that is studied.
 
     Attributes
@@ -133,7 +133,7 @@ class Stream(NamedTuple):
     source: npt.NDArray[np.int8]
 
 
-def streams(pattern: str, settings: Settings) -> Iterator[Stream]:
+def streams(pattern: str, settings: Settings) -> Iterator[MessageStream]:
     """The streams of a pattern, a chunk of partitions at a time. Each chunk has random numbers of its own."""
     for chunk, first in enumerate(range(0, settings.partitions, settings.chunk)):
         rows = min(settings.chunk, settings.partitions - first)
@@ -141,7 +141,7 @@ def streams(pattern: str, settings: Settings) -> Iterator[Stream]:
         yield stream(pattern, settings, rows, rng)
 
 
-def stream(pattern: str, settings: Settings, rows: int, rng: np.random.Generator) -> Stream:
+def stream(pattern: str, settings: Settings, rows: int, rng: np.random.Generator) -> MessageStream:
     """One stream."""
     shape = rows, settings.messages
     arrival = np.sort(rng.integers(START_MS, START_MS + settings.duration_ms, shape), axis=1)
@@ -163,4 +163,4 @@ def stream(pattern: str, settings: Settings, rows: int, rng: np.random.Generator
         wrong = rng.random(shape) < settings.wrong
         times = [created + FUTURE_MS, np.zeros(shape, np.int64), created // 1000]
         create = np.where(wrong, np.choose(kind, times), created)
-    return Stream(created, create, created + first_hop, arrival, source)
+    return MessageStream(created, create, created + first_hop, arrival, source)

@@ -35,7 +35,7 @@ from kts.tables.state import (
     NEXT,
     Known,
     LostOffsetsError,
-    State,
+    TableState,
     as_object,
     offsets_of,
     parsed,
@@ -95,7 +95,7 @@ class Ledger(NamedTuple):
     """
 
     number: int
-    state: State
+    state: TableState
     columns: dict[str, str]
     pending: dict[str, str]
 
@@ -115,7 +115,7 @@ class Ledger(NamedTuple):
         number = told.get("number")
         if type(number) is not int or not 0 <= number <= INT64_MAX:
             raise ValueError(f"expected the number of a commit, found {number!r:.80}")
-        state = State(offsets_of(told.get("offsets")), topic_ids_of(told.get("topicIds", {})))
+        state = TableState(offsets_of(told.get("offsets")), topic_ids_of(told.get("topicIds", {})))
         columns = as_object(told.get("columns"), "the columns")
         if wrong := [column for column, kind in columns.items() if not isinstance(kind, str)]:
             raise ValueError(f"expected the type of the column {wrong[0]!r:.80}, found {columns[wrong[0]]!r:.80}")
@@ -197,7 +197,7 @@ class FolderTable(Known):
     def _is_own(self, name: str) -> bool:
         return name in (LEDGER, f"{LEDGER}.tmp", LOCK) or _ASIDE.fullmatch(name) is not None
 
-    def _find(self) -> tuple[State, bool]:
+    def _find(self) -> tuple[TableState, bool]:
         """Finish the last commit, and remove what belongs to none; what the ledger says."""
         path, days = self._in_own(LEDGER), self._days()
         if not files.exists(path):
@@ -207,7 +207,7 @@ class FolderTable(Known):
                     f" {NEXT}",
                     path=path,
                 )
-            ledger = Ledger(0, State(), types_of(self.schema), {})
+            ledger = Ledger(0, TableState(), types_of(self.schema), {})
         else:
             (data,) = files.read_small([path], MOST_BYTES)
             try:

@@ -18,7 +18,7 @@ from kts.remote.threads import Limit, Threads, leave_at_end
 from kts.store import addresses
 from kts.store.protocol import Result
 from kts.tables.rows import DAY, FIRST_MS, LAST_MS, agreed_schema
-from kts.tables.state import Known, Snapshot, State, find_state, snapshot_properties, table_properties
+from kts.tables.state import Known, Snapshot, TableState, find_state, snapshot_properties, table_properties
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -158,7 +158,7 @@ class IcebergTable(Known):
         with errors_of_libraries(self.name):
             return self._limit.wait(self._threads.submit(work), lambda: sent)
 
-    def _find(self) -> tuple[State, bool]:
+    def _find(self) -> tuple[TableState, bool]:
         metadata = self._table.metadata
         current = metadata.current_snapshot_id
         return find_state(self.name, metadata.properties, _snapshots(metadata), current, self._older)
@@ -194,7 +194,7 @@ class IcebergTable(Known):
         raise KtsError(f"{self.name}: in {ATTEMPTS} attempts another program committed first each time; run again")
 
 
-def _commit(table: Table, missing: dict[str, str], rows: pa.Table, state: State) -> None:
+def _commit(table: Table, missing: dict[str, str], rows: pa.Table, state: TableState) -> None:
     if missing:
         with table.transaction() as change:
             change.set_properties(missing)
@@ -212,7 +212,7 @@ def _existing(catalog: Catalog, identifier: tuple[str, ...], schema: pa.Schema) 
         return catalog.load_table(identifier), False
     except NoSuchTableError:
         catalog.create_namespace_if_not_exists(identifier[:-1])
-    properties = PROPERTIES | table_properties(State(), None)
+    properties = PROPERTIES | table_properties(TableState(), None)
     try:
         creation = catalog.create_table_transaction(identifier, schema, properties=properties)
         with creation, creation.update_spec() as partitioning:

@@ -43,7 +43,7 @@ from kts.tables.rows import (
     with_times_within,
 )
 from kts.tables.state import Known, offsets_of
-from kts.tables.values import RECORD, Decoder, Schemas, decoder_of, read_schema, registered
+from kts.tables.values import RECORD, Schemas, ValueDecoder, decoder_of, read_schema, registered
 from kts.times import milliseconds, wall_clock
 
 EARLIEST_MS = 946_684_800_000  # 2000-01-01: Kafka is younger, the times of its records may be older
@@ -178,7 +178,7 @@ def _check_folder(table: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Source:
+class SyncSource:
     """The logs of a run, and how their records become rows of tables."""
 
     table: str
@@ -188,7 +188,7 @@ class Source:
     losses: Losses
     to_end: bool
     plausible: Plausible
-    decoder: Decoder | None
+    decoder: ValueDecoder | None
     from_offsets: Offsets | str | None
     max_days: int
 
@@ -209,7 +209,7 @@ class Source:
         ]
 
 
-def source_of(asked: SyncOptions, threads: int = 1) -> Source:
+def source_of(asked: SyncOptions, threads: int = 1) -> SyncSource:
     """The arguments that both engines have, checked, and the partitions that are read."""
     options = ScanOptions(columns=READ, isolation=asked.isolation, on_error=asked.on_error, threads=threads)
     losses = Losses(asked.fail_on_data_loss, ADVICE)
@@ -224,7 +224,7 @@ def source_of(asked: SyncOptions, threads: int = 1) -> Source:
     if not table or addresses.real(table) in places | {os.path.dirname(place) for place in places}:
         found = f"{table}, which holds the logs" if table else repr(os.fspath(asked.table))
         raise ValueError(f"table: expected the name of a table, or a folder of its own, found {found}")
-    return Source(
+    return SyncSource(
         table,
         sorted(logs, key=name_of),
         frozenset(opened),
@@ -267,7 +267,7 @@ def _plausible(asked: SyncOptions) -> Plausible:
     return Plausible(start, end)
 
 
-def _decoder(asked: SyncOptions, opened: LogDirs, logs: Sequence[PartitionLog]) -> Decoder | None:
+def _decoder(asked: SyncOptions, opened: LogDirs, logs: Sequence[PartitionLog]) -> ValueDecoder | None:
     """How the values of logs are decoded; None if they are not."""
     if asked.value_format is None:
         for name, given in (("value_schema", asked.value_schema is not None), ("registry", asked.registry)):
@@ -321,7 +321,7 @@ def _target(table: str, asked: LocalSyncOptions, schema: pa.Schema) -> Target:
     return IcebergTable(catalog, tuple(identifier), schema, stated=stated, seconds=seconds)
 
 
-def shaped(batch: pa.RecordBatch, plausible: Plausible, decoder: Decoder | None) -> list[pa.RecordBatch]:
+def shaped(batch: pa.RecordBatch, plausible: Plausible, decoder: ValueDecoder | None) -> list[pa.RecordBatch]:
     """The rows of records in the table and, with a decoder, in the one of what was not decoded."""
     if decoder is None:
         return [table_rows(batch, plausible)]
@@ -365,7 +365,7 @@ class Bounds:
         Offsets were stated, and all tables know theirs.
     """
 
-    def __init__(self, source: Source, tables: Sequence[Target | Known]) -> None:
+    def __init__(self, source: SyncSource, tables: Sequence[Target | Known]) -> None:
         self.source = source
         self._state(tables)
         self.known = [self._known(table, source.topic_ids) for table in tables]
@@ -474,7 +474,7 @@ class Run:
 
     def __init__(
         self,
-        source: Source,
+        source: SyncSource,
         targets: Sequence[Target],
         commit_bytes: int,
         progress: Callable[[int], None] | None,

@@ -35,7 +35,7 @@ _SNAPSHOT = re.compile(r"none|[0-9]{1,19}")
 
 
 @dataclass(frozen=True)
-class State:
+class TableState:
     """The offset of the next record of each partition that was read, and the ids of the topics."""
 
     offsets: Offsets = field(default_factory=dict)
@@ -124,23 +124,23 @@ class Snapshot(NamedTuple):
     properties: Mapping[str, str]  # its summary
 
 
-def snapshot_properties(state: State) -> dict[str, str]:
+def snapshot_properties(state: TableState) -> dict[str, str]:
     """The properties of a snapshot that has all records before these offsets."""
     told = {OFFSETS: to_json(state.offsets), TOPIC_IDS: state.topic_ids}
     return {name: json.dumps(value, separators=(",", ":")) for name, value in told.items()}
 
 
-def table_properties(state: State, snapshot: int | None) -> dict[str, str]:
+def table_properties(state: TableState, snapshot: int | None) -> dict[str, str]:
     """The properties of a table whose snapshot has these; None is a new table, without one."""
     return snapshot_properties(state) | {SNAPSHOT: NO_SNAPSHOT if snapshot is None else str(snapshot)}
 
 
-def _state_in(properties: Mapping[str, str], whose: str) -> State | None:
+def _state_in(properties: Mapping[str, str], whose: str) -> TableState | None:
     """The state in the properties of a snapshot or of a table; None if it has none."""
     try:
         if (told := properties.get(OFFSETS)) is None:
             return None
-        return State(offsets_of(parsed(told)), topic_ids_of(parsed(properties.get(TOPIC_IDS, "{}"))))
+        return TableState(offsets_of(parsed(told)), topic_ids_of(parsed(properties.get(TOPIC_IDS, "{}"))))
     except ValueError as error:
         raise LostOffsetsError(
             f"{whose}: the properties {OFFSETS} and {TOPIC_IDS} are malformed: {error}: {NEXT}"
@@ -153,7 +153,7 @@ def find_state(
     snapshots: Mapping[int, Snapshot],
     current: int | None,
     older: Callable[[], Iterable[Mapping[int, Snapshot]]],
-) -> tuple[State, bool]:
+) -> tuple[TableState, bool]:
     """What an Iceberg table knows of its logs, and whether its own properties say so too.
 
     Parameters
@@ -194,7 +194,7 @@ def find_state(
         at, oldest = found.parent, at
     if own is None:
         if current is None:
-            return State(), True
+            return TableState(), True
         raise LostOffsetsError(
             f"{table}: the offsets up to which it has the logs are lost: neither the snapshots that its rows come from"
             f" have the property {OFFSETS}, nor the table: {NEXT}"
@@ -254,7 +254,7 @@ class Known:
     name: str
     times_ms: tuple[int, int] | None = None
 
-    def learn(self, find: Callable[[], tuple[State, bool]], stated: bool) -> None:
+    def learn(self, find: Callable[[], tuple[TableState, bool]], stated: bool) -> None:
         """Set it all as a function finds it; LostOffsetsError is raised unless it will be stated."""
         self.lost = False
         try:
@@ -262,23 +262,23 @@ class Known:
         except LostOffsetsError:
             if not stated:
                 raise
-            self._found, self.kept, self.lost = State(), False, True
+            self._found, self.kept, self.lost = TableState(), False, True
         self.offsets, self.topic_ids = dict(self._found.offsets), dict(self._found.topic_ids)
 
-    def check_race(self, find: Callable[[], tuple[State, bool]]) -> None:
+    def check_race(self, find: Callable[[], tuple[TableState, bool]]) -> None:
         """Raise LogLockedError if a function finds something else now."""
         try:
             found, lost = find()[0], False
         except LostOffsetsError:
-            found, lost = State(), True
+            found, lost = TableState(), True
         if found != self._found or lost != self.lost:
             raise lost_race(self.name)
 
-    def state(self, offsets: Offsets) -> State:
+    def state(self, offsets: Offsets) -> TableState:
         """What the table knows once it has the records before these offsets."""
-        return State(offsets, dict(self.topic_ids))
+        return TableState(offsets, dict(self.topic_ids))
 
-    def committed(self, state: State) -> None:
+    def committed(self, state: TableState) -> None:
         """Set it as a commit kept it."""
         self._found, self.kept, self.lost = state, True, False
         self.offsets = dict(state.offsets)

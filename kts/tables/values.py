@@ -71,7 +71,7 @@ class Decoded(NamedTuple):
     refused: dict[int, str]
 
 
-class Decoder(NamedTuple):
+class ValueDecoder(NamedTuple):
     """How values are decoded, and the type that they get; pickled as the arguments of ``decoder_of``.
 
     ``decode`` takes the values, and the headers of their records, which may have the ids of schemas.
@@ -103,7 +103,7 @@ class Schemas(NamedTuple):
 
 def decoder_of(
     value_format: str, schema: str | None, schemas: Schemas | None = None, needs: tuple[str, ...] = ()
-) -> Decoder:
+) -> ValueDecoder:
     """The decoder of a format.
 
     Parameters
@@ -125,7 +125,7 @@ def decoder_of(
     if value_format == "text":
         if schema is not None:
             raise ValueError("value_schema: text has no schema; leave it out")
-        return Decoder(pa.string(), partial(_without_headers, _text), (value_format, schema))
+        return ValueDecoder(pa.string(), partial(_without_headers, _text), (value_format, schema))
     if schema is None:
         raise ValueError(f"value_schema: {value_format} needs a schema; give its file, or registry")
     told = _loaded(schema)
@@ -136,7 +136,7 @@ def decoder_of(
     else:
         type_, decode = _avro_decoder(told, schemas, needs)
     decode = partial(_without_headers, decode) if schemas is None else partial(_by_ids, value_format, schemas, decode)
-    return Decoder(type_, decode, (value_format, schema, schemas, needs))
+    return ValueDecoder(type_, decode, (value_format, schema, schemas, needs))
 
 
 def _loaded(schema: str) -> Any:

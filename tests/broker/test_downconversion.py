@@ -11,7 +11,7 @@ import pytest
 
 import kts
 from kts.behaviour import Behaviour, TimeRules
-from kts.broker.downconversion import PSEUDO_ENTRY, Converted, down_convert, needs_conversion
+from kts.broker.downconversion import PSEUDO_ENTRY, DownConverted, down_convert, needs_conversion
 
 Rows = list[tuple[int, int, bytes | None, bytes | None]]
 
@@ -37,9 +37,9 @@ def magics(data: bytes) -> set[int]:
 def test_what_the_client_can_read_stays_as_it_is() -> None:
     data = batch(0, 3, magic=0) + batch(3, 3, "gzip", magic=1) + batch(6, 1, magic=1)[:-3]
     assert not needs_conversion(data, 1)
-    assert down_convert(data, 1, 0) == Converted(data)
+    assert down_convert(data, 1, 0) == DownConverted(data)
     assert needs_conversion(data, 0)
-    assert down_convert(b"", 0, 5) == Converted(b"")
+    assert down_convert(b"", 0, 5) == DownConverted(b"")
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
@@ -99,7 +99,7 @@ def test_where_nothing_can_be_sent_the_client_gets_a_cut_entry() -> None:
     assert down_convert(marker + batch(1, 9)[:-1], 1, 0).records == PSEUDO_ENTRY
     assert kts.valid_bytes(PSEUDO_ENTRY) == 0
     for cut in (batch(0, 9)[:-1], batch(0, 9)[:20], batch(0, 9)[:5]):
-        assert down_convert(cut, 1, 0) == Converted(cut)
+        assert down_convert(cut, 1, 0) == DownConverted(cut)
     assert down_convert(marker + batch(1, 1), 0, 0).records != PSEUDO_ENTRY
 
 

@@ -18,7 +18,7 @@ from support.waiting import wait_until
 import kts
 from kts.dataset import scan as scanning
 from kts.dataset.ahead import Ahead
-from kts.dataset.reader import Decoded, RangeReader
+from kts.dataset.reader import DecodedSlice, RangeReader
 from kts.errors import CorruptRecordError, LogStorageError
 
 PARTITIONS = golden_partitions()
@@ -137,7 +137,7 @@ def test_the_memory_of_one_slice_is_known_before_others_are_decoded(
     told, together = list[str](), threading.Event()
     decode = RangeReader.decode
 
-    def slow(self: RangeReader, start: int, data: memoryview) -> Decoded:
+    def slow(self: RangeReader, start: int, data: memoryview) -> DecodedSlice:
         told.append("begins")
         begun = told.count("begins")
         if begun == 1:

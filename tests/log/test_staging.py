@@ -36,7 +36,7 @@ def task(
 
 def commit(
     directory: Path, staged: list[staging.StagedLog], settings: dict[str, Any] | None = None, **more: Any
-) -> list[staging.Committed]:
+) -> list[staging.CommittedRange]:
     done = staging.commit(str(directory), staged, settings or {}, **more)
     staging.remove_staging(str(directory), write_id="0" * 32)
     return done
@@ -111,7 +111,7 @@ def test_offsets_go_on_where_the_partition_ends(
         ]
         first = len(sent)
         sent += [value for part in tasks for value in part]
-        assert commit(tmp_path, staged, small) == [staging.Committed("t", 0, first, len(sent))]
+        assert commit(tmp_path, staged, small) == [staging.CommittedRange("t", 0, first, len(sent))]
         log = kts.open_log_dirs(tmp_path)["t", 0]
         assert log.scan(columns=["offset"]).read_all().column(0).to_pylist() == list(range(len(sent)))
         assert values(tmp_path, "t", 0) == sent

@@ -14,7 +14,7 @@ from kts.errors import CorruptRecordError, LogStorageError
 from kts.remote import chunks as module
 from kts.remote.chunks import Coding, RemoteLog, Unreadable
 from kts.remote.manifests import ChunkIndex, decompressed
-from kts.remote.objects import LEAST_BYTES, Kept
+from kts.remote.objects import LEAST_BYTES, LruCache
 from kts.segment.damage import _Holes
 from kts.store.protocol import ByteRange, BytesFile
 
@@ -90,7 +90,7 @@ def test_bytes_that_a_manifest_alone_claims_are_not_asked_for() -> None:
 
 
 def test_decoded_chunks_are_kept_for_the_next_file_of_the_same_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_kept", Kept[bytes](3 * LEAST_BYTES))
+    monkeypatch.setattr(module, "_kept", LruCache[bytes](3 * LEAST_BYTES))
     data, index = stored(1000)
     log, store = opened(data, index, "one")
     log.read(0, 6000)

@@ -17,10 +17,10 @@ from kts.remote.metadata import (
     DELETE_FINISHED,
     DELETE_STARTED,
     Copy,
+    CopyUpdate,
     History,
     MetadataTopic,
     PartitionId,
-    Update,
     read_event,
 )
 
@@ -157,15 +157,15 @@ def test_changed_bytes_of_a_real_event_are_read_or_refused() -> None:
 
 def test_events_that_a_state_does_not_allow_are_dropped() -> None:
     history = History(OF)
-    history.add(Update(OF, "x", 2, COPY_FINISHED, None))
+    history.add(CopyUpdate(OF, "x", 2, COPY_FINISHED, None))
     history.add(copy(0, 9))
-    history.add(Update(OF, "a", 2, DELETE_FINISHED, None))
+    history.add(CopyUpdate(OF, "a", 2, DELETE_FINISHED, None))
     assert [one.state for one in history.copies.values()] == [COPY_STARTED]
-    history.add(Update(OF, "a", 3, COPY_FINISHED, None))
-    history.add(Update(OF, "a", 4, COPY_FINISHED, None))
+    history.add(CopyUpdate(OF, "a", 3, COPY_FINISHED, None))
+    history.add(CopyUpdate(OF, "a", 4, COPY_FINISHED, None))
     history.add(copy(0, 9))
-    history.add(Update(OF, "a", 5, DELETE_STARTED, None))
-    history.add(Update(OF, "a", 6, COPY_FINISHED, None))
+    history.add(CopyUpdate(OF, "a", 5, DELETE_STARTED, None))
+    history.add(CopyUpdate(OF, "a", 6, COPY_FINISHED, None))
     assert [one.state for one in history.changes] == [COPY_FINISHED, DELETE_STARTED]
     assert [one.state for one in history.in_state(DELETE_STARTED)] == [DELETE_STARTED]
 

@@ -8,7 +8,7 @@ import pytest
 from support.golden import data_root
 
 import kts
-from kts.segment.producers import Producer, Producers, Sent, Update
+from kts.segment.producers import Producers, ProducerStateEntry, Sent, Update
 from kts.segment.snapshots import snapshot_bytes
 from kts.segment.transactions import TXN_ENTRY
 
@@ -73,12 +73,12 @@ def test_producers_are_written_in_the_order_of_javas_hash_map() -> None:
     state = Producers()
     ids = [17, 1, 2**33 + 5, 16, 0, 32, 2**40, 7, 9, 11, 12]
     for number in ids:
-        state.add(Producer(number, 0, (Sent(0, number % 97, 0, 5),), 5))
+        state.add(ProducerStateEntry(number, 0, (Sent(0, number % 97, 0, 5),), 5))
     # Worked out by hand: bucket = low 4 bits of h ^ h >> 16 with h = high ^ low 32 bits; ties in order of arrival.
     expected = [16, 0, 32, 2**40, 17, 1, 2**33 + 5, 7, 9, 11, 12]
     assert [one.producer_id for one in state.in_table_order()] == expected
     for number in (100, 101):
-        state.add(Producer(number, 0, (Sent(0, 1, 0, 5),), 5))
+        state.add(ProducerStateEntry(number, 0, (Sent(0, 1, 0, 5),), 5))
     # The thirteenth makes the table 32 buckets wide: 100 and 101 are 4 and 5 there, 16 and 17 have their own.
     expected = [0, 32, 2**40, 1, 100, 2**33 + 5, 101, 7, 9, 11, 12, 16, 17]
     expected = sorted(expected, key=lambda number: {2**40: 2**8 % 32, 2**33 + 5: 7}.get(number, number % 32))

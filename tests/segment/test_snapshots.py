@@ -11,7 +11,7 @@ from support.golden import data_root
 
 from kts._codec import crc32c
 from kts.errors import CorruptIndexError
-from kts.segment.producers import Producer, Sent
+from kts.segment.producers import ProducerStateEntry, Sent
 from kts.segment.snapshots import Snapshots, read_snapshot, read_snapshot_entries, snapshot_bytes, snapshot_paths
 from kts.store import files
 
@@ -24,8 +24,8 @@ def base_of(path: Path) -> int:
 
 def test_a_snapshot_lies_in_its_file_as_kafka_writes_it(tmp_path: Path) -> None:
     """Version, CRC, count, and 58 bytes for each producer; only an open transaction has a first offset."""
-    silent = Producer(7, 2, (Sent(3, 9, 4, 1000),), 1000, 5)
-    busy = Producer(8, 0, (Sent(0, 11, 0, 2000),), 2000, -1, 10)
+    silent = ProducerStateEntry(7, 2, (Sent(3, 9, 4, 1000),), 1000, 5)
+    busy = ProducerStateEntry(8, 0, (Sent(0, 11, 0, 2000),), 2000, -1, 10)
     body = struct.pack(">i", 2)
     body += struct.pack(">qhiqiqiq", 7, 2, 3, 9, 4, 1000, 5, -1) + struct.pack(
         ">qhiqiqiq", 8, 0, 0, 11, 0, 2000, -1, 10
@@ -49,7 +49,9 @@ def test_a_snapshot_lies_in_its_file_as_kafka_writes_it(tmp_path: Path) -> None:
 def test_a_damaged_snapshot_is_refused_with_the_reason(
     position: int, damage: bytes | None, says: str, tmp_path: Path
 ) -> None:
-    whole = snapshot_bytes([Producer(7, 2, (Sent(3, 9, 4, 1000),), 1000, 5), Producer(8, 0, (Sent(0, 1, 0, 5),), 5)])
+    whole = snapshot_bytes(
+        [ProducerStateEntry(7, 2, (Sent(3, 9, 4, 1000),), 1000, 5), ProducerStateEntry(8, 0, (Sent(0, 1, 0, 5),), 5)]
+    )
     path = tmp_path / f"{12:020}.snapshot"
     changed = whole[:position] + damage + whole[position + len(damage) :] if damage else whole[:position]
     path.write_bytes(changed)
@@ -97,9 +99,9 @@ def test_snapshots_are_found_loaded_and_rebuilt_from_the_batches_behind_them(tmp
 
 def test_producers_silent_for_a_day_are_forgotten_at_start_unless_a_transaction_is_open(tmp_path: Path) -> None:
     first = Snapshots(str(tmp_path))
-    first.producers.add(Producer(1, 0, (Sent(5, 9, 0, 1000),), 1000))
-    first.producers.add(Producer(2, 0, (Sent(5, 9, 0, 1001),), 1001))
-    first.producers.add(Producer(3, 0, (Sent(5, 9, 0, 1000),), 1000, -1, 4))
+    first.producers.add(ProducerStateEntry(1, 0, (Sent(5, 9, 0, 1000),), 1000))
+    first.producers.add(ProducerStateEntry(2, 0, (Sent(5, 9, 0, 1001),), 1001))
+    first.producers.add(ProducerStateEntry(3, 0, (Sent(5, 9, 0, 1000),), 1000, -1, 4))
     first.producers.end_offset = 10
     first.take()
     again = Snapshots(str(tmp_path))

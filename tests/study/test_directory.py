@@ -129,7 +129,7 @@ def test_a_sample_has_one_of_each_part_and_the_time_that_holds_all_later_segment
     create = arrival.copy()
     create[[404, 407, 500]] += [FAR, 2 * FAR, FAR]  # the third is not greater than the second
     nothing = np.zeros(1000, bool)
-    whole = directory.stream_of(directory.Entries(create, arrival, nothing, nothing, np.zeros_like(create), 0))
+    whole = directory.stream_of(directory.EntryTimes(create, arrival, nothing, nothing, np.zeros_like(create), 0))
     for seed in range(20):
         some = directory.sampled(whole, np.random.default_rng(seed))
         places = some.arrival_ms[0] - START_MS

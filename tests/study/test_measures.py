@@ -8,7 +8,7 @@ import pytest
 from kts.config import HOUR_MS
 from kts.study.measures import Figures, Spread
 from kts.study.rules import EARLIEST, LOG_APPEND_TIME
-from kts.study.workloads import Settings, Stream, streams
+from kts.study.workloads import MessageStream, Settings, streams
 
 
 def test_a_quantile_is_right_within_one_percent_at_any_size() -> None:
@@ -36,13 +36,13 @@ def test_figures_are_those_of_a_stream_that_can_be_counted_by_hand() -> None:
     arrival = start + np.array([[0, 1, 2, 5, 6]]) * HOUR_MS
     create = arrival - np.array([[0, 0, 3, 0, 0]]) * HOUR_MS
     figures = Figures(LOG_APPEND_TIME, settings)
-    figures.add(Stream(create, create, create, arrival, np.zeros((1, 5), np.int8)))
+    figures.add(MessageStream(create, create, create, arrival, np.zeros((1, 5), np.int8)))
     found = figures.as_object()
     assert (found["segments"], found["messages"], found["segmentsOfOneMessage"]) == (2, 5, 0)
     assert found["segmentsPerHour"] == 0.2 and found["closedEarly"] == 0 and found["lateMessages"] == 0
     assert found["openMs"]["greatest"] == 5 * HOUR_MS
     by_time = Figures(EARLIEST, settings)
-    by_time.add(Stream(create, create, create, arrival, np.zeros((1, 5), np.int8)))
+    by_time.add(MessageStream(create, create, create, arrival, np.zeros((1, 5), np.int8)))
     found = by_time.as_object()
     assert found["lateMessages"] == 1 and found["latenessMs"]["greatest"] == 2 * HOUR_MS
     assert found["segments"] == 2 and found["deletedAfterCreationMs"]["early"] == 0
@@ -54,5 +54,5 @@ def test_chunks_add_up_to_the_whole() -> None:
     whole, parts = Figures(EARLIEST, settings), Figures(EARLIEST, settings)
     whole.add(stream)
     for rows in (slice(0, 3), slice(3, 8)):
-        parts.add(Stream(*(times[rows] for times in stream)))
+        parts.add(MessageStream(*(times[rows] for times in stream)))
     assert whole.as_object() == parts.as_object()

@@ -9,13 +9,15 @@ import pytest
 
 from kts.config import DAY_MS, HOUR_MS
 from kts.study import rules
-from kts.study.rules import CREATE_TIME, EARLIEST, LARGEST, LOG_APPEND_TIME, RULES, WALL_CLOCK, Played, Rule
-from kts.study.workloads import START_MS, Settings, Stream
+from kts.study.rules import CREATE_TIME, EARLIEST, LARGEST, LOG_APPEND_TIME, RULES, WALL_CLOCK, Played, SegmentRule
+from kts.study.workloads import START_MS, MessageStream, Settings
 
 HOURLY = Settings(roll_ms=7 * HOUR_MS, retention_ms=3 * DAY_MS)
 
 
-def played(rule: Rule, create_h: Sequence[float], arrival_h: Sequence[float], settings: Settings = HOURLY) -> Played:
+def played(
+    rule: SegmentRule, create_h: Sequence[float], arrival_h: Sequence[float], settings: Settings = HOURLY
+) -> Played:
     create, arrival = ((START_MS + np.array([hours]) * HOUR_MS).astype(np.int64) for hours in (create_h, arrival_h))
     return rules.play(rule, create, arrival, settings)
 
@@ -64,11 +66,11 @@ def test_messages_older_than_retention_are_deleted_at_the_next_check_with_the_ac
 
 @pytest.mark.parametrize(("rule", "hours_apart"), [(CREATE_TIME, 0), (LOG_APPEND_TIME, 24)])
 def test_pattern_2_the_source_deletes_at_the_same_time_by_create_time_and_a_day_earlier_by_append_time(
-    rule: Rule, hours_apart: int
+    rule: SegmentRule, hours_apart: int
 ) -> None:
     arrival = START_MS + DAY_MS + np.arange(48)[None] * HOUR_MS
     create = arrival - DAY_MS
-    stream = Stream(create, create, create, arrival, np.zeros((1, 48), np.int8))
+    stream = MessageStream(create, create, create, arrival, np.zeros((1, 48), np.int8))
     apart = rules.play(rule, create, arrival, HOURLY).deleted_ms - rules.at_source(rule, stream, HOURLY)
     assert (apart == hours_apart * HOUR_MS).all()
 
@@ -77,6 +79,6 @@ def test_two_sources_are_two_logs() -> None:
     arrival = START_MS + np.arange(8)[None] * HOUR_MS
     source = np.array([[0, 1, 0, 1, 0, 1, 0, 1]], np.int8)
     created = np.where(source == 1, arrival - DAY_MS, arrival)
-    stream = Stream(created, created, created, arrival, source)
+    stream = MessageStream(created, created, created, arrival, source)
     hours = (rules.at_source(CREATE_TIME, stream, HOURLY) - START_MS) // HOUR_MS
     assert hours.tolist() == [[78, 55, 78, 55, 78, 55, 78, 55]]  # the last of each source: hours 6 and 7 - 24

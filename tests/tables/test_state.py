@@ -14,7 +14,7 @@ from kts.tables.state import (
     TOPIC_IDS,
     LostOffsetsError,
     Snapshot,
-    State,
+    TableState,
     find_state,
     snapshot_properties,
     table_properties,
@@ -32,8 +32,8 @@ BAD_TOPIC_IDS = ["{", "[]", '{"t": 5}', '{"t": "short"}', '{"t": null}', '{"a/b"
 BAD = [{OFFSETS: text} for text in BAD_OFFSETS] + [{TOPIC_IDS: text} for text in BAD_TOPIC_IDS]
 
 
-def state(offset: int) -> State:
-    return State({NAME: offset}, {"t": "A" * 21 + "E"})
+def state(offset: int) -> TableState:
+    return TableState({NAME: offset}, {"t": "A" * 21 + "E"})
 
 
 def found(
@@ -43,7 +43,7 @@ def found(
     *older: Mapping[int, Snapshot],
 ) -> tuple[int | None, bool]:
     known, kept = find_state("lake.db.t", properties, snapshots, current, lambda: older)
-    assert known == State() or known.topic_ids == {"t": "A" * 21 + "E"}
+    assert known == TableState() or known.topic_ids == {"t": "A" * 21 + "E"}
     return known.offsets.get(NAME), kept
 
 
@@ -92,7 +92,7 @@ def test_offsets_between_that_the_properties_lack_are_not_passed_over() -> None:
 
 def test_a_new_table_knows_that_nothing_was_added() -> None:
     assert found({}, {}, None) == (None, True)
-    new = table_properties(State(), None)
+    new = table_properties(TableState(), None)
     assert found(new, {}, None) == (None, True)
     assert found(new, {7: other(None)}, 7) == (None, True)
     for snapshots in ({7: other(None)}, {7: other(6)}):

@@ -18,7 +18,7 @@ import pytest
 from support.golden import scaled
 
 from kts.errors import InvalidRecordError, KtsWarning
-from kts.tables.values import Decoder, Schema, Schemas, decoder_of, registered
+from kts.tables.values import Schema, Schemas, ValueDecoder, decoder_of, registered
 
 JSON_SCHEMA = {
     "type": "object",
@@ -54,7 +54,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 Headers = list[list[tuple[str, bytes | None]]]
 
 
-def decoded(decoder: Decoder, values: list[bytes | None], headers: Headers | None = None) -> list[Any]:
+def decoded(decoder: ValueDecoder, values: list[bytes | None], headers: Headers | None = None) -> list[Any]:
     """Each value, or the reason why there is none."""
     heads = [[{"key": name, "value": value} for name, value in one] for one in headers or ()]
     found = decoder.decode(pa.array(values, pa.binary()), pa.array(heads, HEADERS) if headers else None)

@@ -14,7 +14,7 @@ from kts.broker.groups.rebalance import Rebalancing
 from kts.broker.groups.registry import Registry
 from kts.coordinator_records.groups import Committed, group_key, offset_key, offset_value
 
-Partition = tuple[str, int]
+PartitionKey = tuple[str, int]
 ABSENT = Committed(-1, -1, "", -1)
 RECORD_BYTES = 40  # of a committed offset at least, besides texts
 # The answer to a commit whose append failed.
@@ -25,7 +25,7 @@ COMMIT_ERRORS = {
 }
 
 
-class Commits:
+class OffsetCommits:
     """The offsets of all groups."""
 
     def __init__(self, registry: Registry, rebalancing: Rebalancing, journal: Journal) -> None:
@@ -39,8 +39,8 @@ class Commits:
         member_id: str,
         instance_id: str | None,
         generation_id: int,
-        offsets: Mapping[Partition, Committed],
-    ) -> dict[Partition, ErrorCode]:
+        offsets: Mapping[PartitionKey, Committed],
+    ) -> dict[PartitionKey, ErrorCode]:
         """Commit offsets. Those with too large metadata are refused, the others are stored."""
         most = self.registry.settings.max_metadata_size
         errors = {
@@ -69,7 +69,7 @@ class Commits:
         return errors
 
     @staticmethod
-    def _growth(group: Group | None, group_id: str, offsets: Mapping[Partition, Committed]) -> int:
+    def _growth(group: Group | None, group_id: str, offsets: Mapping[PartitionKey, Committed]) -> int:
         """How many more bytes these offsets take than those that they replace."""
         known = {} if group is None else group.offsets
         growth = 0 if group is not None else GROUP_BYTES + len(group_id)
@@ -89,7 +89,7 @@ class Commits:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return error
 
-    def _store(self, group: Group | None, group_id: str, offsets: Mapping[Partition, Committed]) -> ErrorCode:
+    def _store(self, group: Group | None, group_id: str, offsets: Mapping[PartitionKey, Committed]) -> ErrorCode:
         rows = [(offset_key(group_id, *each), offset_value(found)) for each, found in offsets.items()]
         error = self.journal.append(group_id, rows)
         if error:
@@ -100,13 +100,15 @@ class Commits:
             group.put_offset(topic, partition, found)
         return ErrorCode.NONE
 
-    def fetch(self, group_id: str, partitions: Iterable[Partition] | None) -> dict[Partition, Committed]:
+    def fetch(self, group_id: str, partitions: Iterable[PartitionKey] | None) -> dict[PartitionKey, Committed]:
         """The committed offsets of the given or all partitions; -1 where there is none."""
         group = self.registry.groups.get(group_id)
         known = group.offsets if group is not None else {}
         return dict(known) if partitions is None else {each: known.get(each, ABSENT) for each in partitions}
 
-    def delete(self, group_id: str, partitions: Iterable[Partition]) -> tuple[ErrorCode, dict[Partition, ErrorCode]]:
+    def delete(
+        self, group_id: str, partitions: Iterable[PartitionKey]
+    ) -> tuple[ErrorCode, dict[PartitionKey, ErrorCode]]:
         """Delete committed offsets of topics that no member subscribes to."""
         group = self.registry.groups.get(group_id)
         if not group_id:
@@ -131,7 +133,7 @@ class Commits:
         now = self.registry.clock()
         return self.clean(self.registry.groups.values(), lambda group: self._expired(group, now))
 
-    def _expired(self, group: Group, now_ms: int) -> list[Partition]:
+    def _expired(self, group: Group, now_ms: int) -> list[PartitionKey]:
         """The expired offsets. In an empty group the time counts from when it became empty; in a stable one, offsets of
         subscribed topics do not expire."""
         since: int | None = None
@@ -153,7 +155,7 @@ class Commits:
             )
         ]
 
-    def clean(self, groups: Iterable[Group], choose: Callable[[Group], list[Partition]]) -> int:
+    def clean(self, groups: Iterable[Group], choose: Callable[[Group], list[PartitionKey]]) -> int:
         """Delete the chosen offsets and then empty groups; returns the number of offsets."""
         count = 0
         for group in list(groups):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from kts.broker.codes import ErrorCode
-from kts.broker.groups.commits import COMMIT_ERRORS, Commits, Partition
+from kts.broker.groups.commits import COMMIT_ERRORS, OffsetCommits, PartitionKey
 from kts.broker.groups.group import (
     Group,
     JoinResult,
@@ -93,7 +93,7 @@ class Coordinator:
         self.registry = Registry(settings, clock)
         self.journal = Journal(topics, settings, clock)
         self.rebalancing = Rebalancing(self.registry, self.store)
-        self.commits = Commits(self.registry, self.rebalancing, self.journal)
+        self.commits = OffsetCommits(self.registry, self.rebalancing, self.journal)
         self._next_expiry: float | None = None
         self._load()
 
@@ -373,20 +373,20 @@ class Coordinator:
         member_id: str,
         instance_id: str | None,
         generation_id: int,
-        offsets: Mapping[Partition, Committed],
-    ) -> dict[Partition, ErrorCode]:
-        """Commit offsets; see ``Commits.commit``."""
+        offsets: Mapping[PartitionKey, Committed],
+    ) -> dict[PartitionKey, ErrorCode]:
+        """Commit offsets; see ``OffsetCommits.commit``."""
         self.start()
         return self.commits.commit(group_id, member_id, instance_id, generation_id, offsets)
 
-    def fetch(self, group_id: str, partitions: Iterable[Partition] | None) -> dict[Partition, Committed]:
-        """Committed offsets; see ``Commits.fetch``."""
+    def fetch(self, group_id: str, partitions: Iterable[PartitionKey] | None) -> dict[PartitionKey, Committed]:
+        """Committed offsets; see ``OffsetCommits.fetch``."""
         return self.commits.fetch(group_id, partitions)
 
     def delete_offsets(
-        self, group_id: str, partitions: Iterable[Partition]
-    ) -> tuple[ErrorCode, dict[Partition, ErrorCode]]:
-        """Delete committed offsets; see ``Commits.delete``."""
+        self, group_id: str, partitions: Iterable[PartitionKey]
+    ) -> tuple[ErrorCode, dict[PartitionKey, ErrorCode]]:
+        """Delete committed offsets; see ``OffsetCommits.delete``."""
         return self.commits.delete(group_id, partitions)
 
     def topics_deleted(self, names: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiKey, ErrorCode
-from kts.broker.downconversion import Converted, down_convert, needs_conversion, newest_magic
+from kts.broker.downconversion import DownConverted, down_convert, needs_conversion, newest_magic
 from kts.broker.fetching import FetchParams, PartitionFetch, ReadResult, read_partitions
 from kts.broker.metrics import FETCH
 from kts.broker.purgatory import Watch
@@ -175,7 +175,7 @@ async def _beginning(records: bytes | FileRange, most: int) -> bytes:
     return await in_thread(records.read, 0, min(max(most, first), len(records)))
 
 
-def _count(broker: Broker, topic: str, done: Converted) -> None:
+def _count(broker: Broker, topic: str, done: DownConverted) -> None:
     if done.messages:
         sizes = {"bytes_in": done.bytes_in, "bytes_out": len(done.records)}
         broker.metrics.add(FETCH, topic, messages=done.messages, cpu_ns=done.cpu_ns, **sizes)

@@ -49,7 +49,7 @@ class RequestHeader(NamedTuple):
     client_id: str | None
 
 
-class Layout(NamedTuple):
+class ApiLayout(NamedTuple):
     """How requests and responses of one version of an API are read and written."""
 
     name: str
@@ -61,7 +61,7 @@ class Layout(NamedTuple):
 
 
 Fields = tuple[Field, ...]
-Private = Mapping[tuple[int, int], Layout]  # by API key and version
+Private = Mapping[tuple[int, int], ApiLayout]  # by API key and version
 NO_PRIVATE: Private = {}
 
 
@@ -93,25 +93,25 @@ def _message(api_key: int, api_version: int | None = None) -> Message:
 
 
 @cache
-def _kafkas_layout(api_key: int, api_version: int) -> Layout:
+def _kafkas_layout(api_key: int, api_version: int) -> ApiLayout:
     message = _message(api_key, api_version)
     return _layout_of(message.api_key, api_version, api_version in message.flexible, message.request, message.response)
 
 
-def _layout_of(api_key: int, api_version: int, flexible: bool, request: Fields, response: Fields) -> Layout:
+def _layout_of(api_key: int, api_version: int, flexible: bool, request: Fields, response: Fields) -> ApiLayout:
     read_request, read_response = (struct_reader(fields, api_version, flexible)[0] for fields in (request, response))
     write_request, write_response = (struct_writer(fields, api_version, flexible) for fields in (request, response))
     name = f"{ApiKey(api_key).name} version {api_version}"
-    return Layout(name, flexible, read_request, read_response, write_request, write_response)
+    return ApiLayout(name, flexible, read_request, read_response, write_request, write_response)
 
 
-def _layout(api_key: int, api_version: int, private: Private) -> Layout:
+def _layout(api_key: int, api_version: int, private: Private) -> ApiLayout:
     if api_version >= PRIVATE_FROM and (found := private.get((api_key, api_version))) is not None:
         return found
     return _kafkas_layout(api_key, api_version)
 
 
-def private_layouts(versions: Mapping[tuple[int, int], tuple[Fields, Fields]]) -> dict[tuple[int, int], Layout]:
+def private_layouts(versions: Mapping[tuple[int, int], tuple[Fields, Fields]]) -> dict[tuple[int, int], ApiLayout]:
     """The layouts of private versions of APIs, for ``private`` of the functions below.
 
     Parameters

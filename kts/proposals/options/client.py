@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kts.errors import InvalidRequestError, UnsupportedForMessageFormatError
 from kts.model import EARLIEST, LATEST
 from kts.proposals.options.messages import checked, decode, encode
-from kts.proposals.options.wire import CONSUMER, FETCH, LIST_OFFSETS, PRODUCE, Connection, ask_partition
+from kts.proposals.options.wire import CONSUMER, FETCH, LIST_OFFSETS, PRODUCE, OptionConnection, ask_partition
 from kts.times import wall_clock
 
 FETCH_BYTES = 1 << 20  # max.partition.fetch.bytes
@@ -71,7 +71,7 @@ class Producer:
 
     Parameters
     ----------
-    connection : Connection
+    connection : OptionConnection
         To the leader's broker.
     option : int
         1, 2 or 3: that of the topic.
@@ -83,7 +83,7 @@ class Producer:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: OptionConnection,
         *,
         option: int,
         compression: str = "none",
@@ -131,11 +131,11 @@ class Consumer:
 
     Parameters
     ----------
-    connection : Connection
+    connection : OptionConnection
         To the leader's broker.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: OptionConnection) -> None:
         self._connection = connection
 
     def fetch(

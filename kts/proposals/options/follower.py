@@ -11,7 +11,7 @@ from kts.log.epochs import UNDEFINED, LeaderEpochs, end_offset_for, epoch_for
 from kts.model import EARLIEST
 from kts.proposals.options.append_times import TimeIndexEntry
 from kts.proposals.options.log import OptionLog
-from kts.proposals.options.wire import FETCH, LIST_OFFSETS, Connection, ask_partition
+from kts.proposals.options.wire import FETCH, LIST_OFFSETS, OptionConnection, ask_partition
 
 FETCH_BYTES = 1 << 20  # replica.fetch.max.bytes
 
@@ -23,7 +23,7 @@ class OptionFollower:
     ----------
     log : OptionLog
         The copy, of the leader's option and with its settings for segments.
-    connection : Connection
+    connection : OptionConnection
         To the leader's broker.
     replica_id : int
         0 or more; -1 is a consumer.
@@ -45,7 +45,7 @@ class OptionFollower:
     """
 
     def __init__(
-        self, log: OptionLog, connection: Connection, *, replica_id: int = 1, max_bytes: int = FETCH_BYTES
+        self, log: OptionLog, connection: OptionConnection, *, replica_id: int = 1, max_bytes: int = FETCH_BYTES
     ) -> None:
         if replica_id < 0:
             raise ValueError(f"replica_id: expected 0 or more, found {replica_id}")

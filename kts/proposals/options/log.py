@@ -38,7 +38,7 @@ from kts.proposals.minute_map import MINUTE_MS
 from kts.proposals.options import _messages
 from kts.proposals.options.append_times import Gap, TimeIndexEntry, is_new_minute
 from kts.proposals.options.messages import Entries, checked, walk
-from kts.proposals.options.segment import SUFFIXES, Cut, Found, OptionSegment
+from kts.proposals.options.segment import SUFFIXES, Cut, FoundMessage, OptionSegment
 from kts.segment.locks import new_in_children
 from kts.segment.names import parse_directory_name, parse_file_name
 from kts.store import files, local, publishing
@@ -664,7 +664,7 @@ class OptionLog:
     def _search_messages(self, target_ms: int, column: str, number: int) -> Answer:
         """Read segments, from one on, until one has a message at or after the target."""
         start: Start | None = None
-        read: list[Found] = []
+        read: list[FoundMessage] = []
         for segment in self._segments[number:]:
             offset, position = segment.base_offset, 0
             if column == "logAppendTimestamp":

@@ -46,7 +46,7 @@ class Cut(NamedTuple):
     reason: str
 
 
-class Found(NamedTuple):
+class FoundMessage(NamedTuple):
     """The first message at or after a time in a segment, if it has one, and what was read to find it."""
 
     message: TimestampOffset | None
@@ -302,7 +302,7 @@ class OptionSegment:
         offset = self.time_index.lookup(target_ms - 1)[1] if self.time_index is not None else self.base_offset
         return offset, self.offset_index.lookup(offset)[1]
 
-    def find(self, target_ms: int, column: str, position: int) -> Found:
+    def find(self, target_ms: int, column: str, position: int) -> FoundMessage:
         """Read entries from a position on, until one has a message at or after a time of ``decode``'s column."""
         bytes_read = batches = records = 0
         for some in self.slices(position, most_bytes=2 * self._interval + 4096):
@@ -318,10 +318,10 @@ class OptionSegment:
                     first = int((times >= target_ms).argmax())
                     message = TimestampOffset(int(times[first]), table["offset"][first].as_py())
                     bytes_read += int(some.position[row] + some.size[row]) - int(some.position[0])
-                    return Found(message, bytes_read, batches + row + 1, records)
+                    return FoundMessage(message, bytes_read, batches + row + 1, records)
             batches += len(some.position)
             bytes_read += some.end - int(some.position[0])
-        return Found(None, bytes_read, batches, records)
+        return FoundMessage(None, bytes_read, batches, records)
 
     # --- appending --------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ PRIVATE_VERSIONS: dict[tuple[int, int], tuple[Fields, Fields]] = {
 }
 
 
-class Connection(Protocol):
+class OptionConnection(Protocol):
     """A connection to a broker that reads and writes ``PRIVATE_VERSIONS``."""
 
     def ask(self, api: int, version: int, body: Mapping[str, Any], /) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Connection(Protocol):
 
 
 def ask_partition(
-    connection: Connection, api: int, topic: str, partition: int, fields: Mapping[str, Any], **more: Any
+    connection: OptionConnection, api: int, topic: str, partition: int, fields: Mapping[str, Any], **more: Any
 ) -> dict[str, Any]:
     """Ask about one partition; the row of its answer.
 

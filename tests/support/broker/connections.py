@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from support.golden import PATIENCE_S
 
 from kts.broker.request import Peer
-from kts.server.connection import Connection, Shared
+from kts.server.connection import ServerConnection, Shared
 from kts.server.framing import SCRATCH_BYTES
 from kts.server.limits import Memory, PipelineQueue, Places
 from kts.server.sending import Chunk
@@ -54,7 +54,7 @@ class Served:
 
     def _run(self, ready: threading.Event) -> None:
         async def listen() -> None:
-            server = await self.loop.create_server(lambda: Connection(self.shared), "127.0.0.1", 0)
+            server = await self.loop.create_server(lambda: ServerConnection(self.shared), "127.0.0.1", 0)
             self.address = server.sockets[0].getsockname()
             self.stopped = asyncio.Event()
             looking = self.loop.create_task(self._look())
