@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -473,6 +474,16 @@ def test_a_limit_is_written_once() -> None:
             if isinstance(node, ast.BinOp | ast.Constant) and not mask and number(node) in LIMITS:
                 found.append(f"{path.relative_to(ROOT)}:{node.lineno}: take the limit from kts.arguments")
     assert not found, "\n".join(found)
+
+
+# The client and log of the proposals have the names of kts.testing's client and of kts.Log: they do the same.
+PUBLIC_TWICE = {"Appended", "ConsumerRecord", "Entries", "RecordMetadata"}
+A_CLASS = re.compile(r"^ *(?:cdef )?class (\w+)", re.MULTILINE)
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    named = Counter(name for path in [*SOURCES, *EXTENSIONS] for name in A_CLASS.findall(path.read_text("utf-8")))
+    assert {name for name, count in named.items() if count > 1} == PUBLIC_TWICE
 
 
 def own_test(path: Path) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Self
 
 from kts.arguments import show_address
-from kts.broker.extensions import Extension, PrivateVersions
+from kts.broker.extensions import BrokerExtension, PrivateVersions
 from kts.broker.groups import Coordinator, GroupSettings
 from kts.broker.metrics import Metrics
 from kts.broker.producer_ids import ProducerIds, largest_producer_id
@@ -33,7 +33,7 @@ class Broker:
         Settings by Kafka's names.
     clock : function, optional
         Returns ms since the epoch, for everything that is written or expires.
-    extensions : iterable of Extension
+    extensions : iterable of BrokerExtension
         They answer private versions of APIs, and stay open when the broker closes.
 
     Raises
@@ -48,7 +48,7 @@ class Broker:
         config: Mapping[str, Any] | BrokerConfig | None = None,
         *,
         clock: Callable[[], int] | None = None,
-        extensions: Iterable[Extension] = (),
+        extensions: Iterable[BrokerExtension] = (),
     ) -> None:
         require_local(os.fspath(directory), "a broker")
         self.private = PrivateVersions(extensions)

@@ -21,7 +21,7 @@ from kts.log.log import Deleted
 logger = logging.getLogger(__name__)
 
 
-class Extension(Protocol):
+class BrokerExtension(Protocol):
     """What answers private versions of APIs. Pass it to ``KtsBroker`` or ``Broker`` as one of ``extensions``."""
 
     @property
@@ -50,9 +50,9 @@ class PrivateVersions:
         Two extensions answer the same version, or a version may be Kafka's.
     """
 
-    def __init__(self, extensions: Iterable[Extension]) -> None:
+    def __init__(self, extensions: Iterable[BrokerExtension]) -> None:
         self.layouts: dict[tuple[int, int], wire.ApiLayout] = {}
-        self._extensions: dict[tuple[int, int], Extension] = {}
+        self._extensions: dict[tuple[int, int], BrokerExtension] = {}
         self._all = tuple(extensions)
         for extension in self._all:
             layouts = wire.private_layouts(extension.private_versions)

@@ -9,12 +9,12 @@ from .output import note, print_table
 from .times import show_time
 
 if TYPE_CHECKING:
-    from kts.segment.partition import Partition
+    from kts.segment.partition import ReadablePartition
 
 MOST_BYTES = 2**26  # of a log, for a command that reads little else
 
 
-def unstable_of(log: Partition, most_bytes: int) -> dict[str, Any]:
+def unstable_of(log: ReadablePartition, most_bytes: int) -> dict[str, Any]:
     """The fields of ``--json`` about open transactions; null if more of the log must be read than that."""
     from kts.segment.transactions import unstable
 

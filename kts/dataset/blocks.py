@@ -26,7 +26,7 @@ from kts.dataset.plan import SegmentRange
 from kts.errors import CorruptRecordError
 from kts.segment.entries import decoded, is_plain
 from kts.segment.index_checksums import Sealed
-from kts.segment.partition import Partition
+from kts.segment.partition import ReadablePartition
 from kts.segment.rereading import warn
 from kts.segment.segment import Lookups, Segment, bools, int64
 from kts.store import addresses, files
@@ -72,12 +72,12 @@ class _Block(NamedTuple):
     reached_ms: int | None = None
 
 
-def kept(log: Partition, parts: Sequence[SegmentRange], within: TimeRange) -> list[SegmentRange]:
+def kept(log: ReadablePartition, parts: Sequence[SegmentRange], within: TimeRange) -> list[SegmentRange]:
     """The ranges of a plan without the blocks that have no record of the range of times; see ``kept_of_each``."""
     return [piece for pieces in kept_of_each(log, parts, within) for piece in pieces]
 
 
-def kept_of_each(log: Partition, parts: Sequence[SegmentRange], within: TimeRange) -> list[list[SegmentRange]]:
+def kept_of_each(log: ReadablePartition, parts: Sequence[SegmentRange], within: TimeRange) -> list[list[SegmentRange]]:
     """What is left of each range of a plan without the blocks that have no record of the range of times.
 
     Notes

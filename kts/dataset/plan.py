@@ -13,7 +13,7 @@ from kts.dataset.options import ISOLATIONS
 from kts.errors import CorruptRecordError, DamageWarning, LogStorageError
 from kts.model import EARLIEST, LATEST
 from kts.segment import search, transactions
-from kts.segment.partition import Partition
+from kts.segment.partition import ReadablePartition
 from kts.segment.rereading import is_gone, warn
 from kts.segment.segment import Lookups, Segment
 from kts.store import files
@@ -86,7 +86,7 @@ class SegmentRange:
 
 
 def resolve_range(
-    log: Partition,
+    log: ReadablePartition,
     *,
     starting_timestamp: int | None = None,
     ending_timestamp: int | None = None,
@@ -140,7 +140,7 @@ def resolve_range(
 
 
 def plan(
-    log: Partition,
+    log: ReadablePartition,
     start_offset: int,
     end_offset: int,
     *,
@@ -168,7 +168,7 @@ def plan(
 
 
 def plan_all(
-    log: Partition,
+    log: ReadablePartition,
     ranges: Sequence[tuple[int, int]],
     *,
     range_bytes: int | None = None,
@@ -201,7 +201,9 @@ def plan_all(
     return found
 
 
-def _plan(log: Partition, bases: list[int], start: int, end: int, range_bytes: int | None) -> list[SegmentRange]:
+def _plan(
+    log: ReadablePartition, bases: list[int], start: int, end: int, range_bytes: int | None
+) -> list[SegmentRange]:
     segments, behind = log.segments, NO_END if log.following_offset is None else log.following_offset
     found: list[SegmentRange] = []
     for number in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):

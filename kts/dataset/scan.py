@@ -17,7 +17,7 @@ from kts.dataset.plan import NO_END, SegmentRange, opened, plan, resolve_range
 from kts.dataset.reader import Pace, RangeReader, fitted
 from kts.segment.damage import header_scan
 from kts.segment.overlaps import tell_rest
-from kts.segment.partition import Partition
+from kts.segment.partition import ReadablePartition
 from kts.segment.rereading import settled, unless_deleted
 from kts.segment.segment import Lookups, Segment, int64
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def records(
-    logs: Sequence[Partition],
+    logs: Sequence[ReadablePartition],
     options: ScanOptions,
     *,
     end_offset: int = NO_END,
@@ -47,7 +47,7 @@ def records(
 
 
 def _records(
-    logs: Sequence[Partition],
+    logs: Sequence[ReadablePartition],
     options: ScanOptions,
     end_offset: int,
     deleted: Callable[[str], AbstractContextManager[None]],
@@ -66,7 +66,7 @@ def _records(
 
 
 def _readers(
-    logs: Sequence[Partition], options: ScanOptions, end_offset: int, ahead: Ahead[RangeReader] | None
+    logs: Sequence[ReadablePartition], options: ScanOptions, end_offset: int, ahead: Ahead[RangeReader] | None
 ) -> Iterator[RangeReader]:
     """The readers of all segment ranges, each planned when it is asked for."""
     pace = Pace()
@@ -77,14 +77,14 @@ def _readers(
             yield RangeReader(part, options, options.within, file, pace, ahead, lateness)
 
 
-def _planned(log: Partition, options: ScanOptions, end_offset: int) -> list[SegmentRange]:
+def _planned(log: ReadablePartition, options: ScanOptions, end_offset: int) -> list[SegmentRange]:
     log = log.listed()
     start, end = range_of(log, options)
     parts = plan(log, start, min(end, end_offset), isolation=options.isolation, on_error=options.on_error)
     return kept(log, parts, options.within)
 
 
-def range_of(log: Partition, options: ScanOptions) -> tuple[int, int]:
+def range_of(log: ReadablePartition, options: ScanOptions) -> tuple[int, int]:
     """The offsets that the times or offsets of a scan mean in a partition; see ``resolve_range``."""
     return resolve_range(
         log,
@@ -98,7 +98,7 @@ def range_of(log: Partition, options: ScanOptions) -> tuple[int, int]:
     )
 
 
-def _offset_of(log: Partition, given: Any) -> int | None:
+def _offset_of(log: ReadablePartition, given: Any) -> int | None:
     if given == HIGH_WATERMARK:
         return log.high_watermark
     if isinstance(given, dict):
@@ -106,7 +106,7 @@ def _offset_of(log: Partition, given: Any) -> int | None:
     return {"earliest": -2, "latest": -1}.get(given) if isinstance(given, str) else given
 
 
-def batches(log: Partition) -> pa.RecordBatchReader:
+def batches(log: ReadablePartition) -> pa.RecordBatchReader:
     """Headers of all batches of a partition: ``kts.scan_batches`` and ``segment``, the base offset of their segment."""
     import pyarrow as pa
 
@@ -120,14 +120,14 @@ def batches(log: Partition) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, rows())
 
 
-def segment_batches(log: Partition) -> Iterator[tuple[Segment, pa.RecordBatch]]:
+def segment_batches(log: ReadablePartition) -> Iterator[tuple[Segment, pa.RecordBatch]]:
     """Header scans of all segments, each with its segment; errors and warnings as for ``by_segment``."""
     for segment, scans in by_segment(log):
         for batch in scans:
             yield segment, batch
 
 
-def by_segment(log: Partition) -> Iterator[tuple[Segment, Iterator[pa.RecordBatch]]]:
+def by_segment(log: ReadablePartition) -> Iterator[tuple[Segment, Iterator[pa.RecordBatch]]]:
     """All segments, each with its header scans; of one that is deleted meanwhile the rest is left out.
 
     Wrong CRCs are no errors here.

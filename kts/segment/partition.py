@@ -8,7 +8,7 @@ from kts.segment.index_checksums import Sealed
 from kts.segment.segment import Segment
 
 
-class Partition(Protocol):
+class ReadablePartition(Protocol):
     """A partition to read; ``kts.PartitionLog`` documents each name."""
 
     @property

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Times = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # offsets and timestamps of records
     Headers = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Callable[[int], Times]]
 
-    from kts.segment.partition import Partition
+    from kts.segment.partition import ReadablePartition
 
 FIRST_BYTES = 2**13  # most searches end within an index interval (4096 bytes); doubled from slice to slice
 EXAMPLES = 5
@@ -277,7 +277,7 @@ class SegmentSearch:
 
 
 def search(
-    log: Partition, query: Query, stats: ReadStats, skip_damage: bool = False, verify_crc: bool = True
+    log: ReadablePartition, query: Query, stats: ReadStats, skip_damage: bool = False, verify_crc: bool = True
 ) -> TimestampOffset | None:
     """Search the segments of a partition directory; as shipped, one in tiered storage, and then one of the others."""
     segments = log.segments
@@ -293,7 +293,7 @@ def search(
 
 
 def _segments(
-    log: Partition, segments: list[Segment], query: Query, stats: ReadStats, skip_damage: bool, verify_crc: bool
+    log: ReadablePartition, segments: list[Segment], query: Query, stats: ReadStats, skip_damage: bool, verify_crc: bool
 ) -> Iterator[SegmentSearch]:
     """The segments that can match, judged by their closed time indexes."""
     known: Iterator[Closed] = iter(())
@@ -401,7 +401,7 @@ def target_ms(name: str, value: Time, unit: str | None, path: str) -> int:
 
 
 def offset_for_timestamp(
-    log: Partition,
+    log: ReadablePartition,
     t_ms: int,
     *,
     shipped_search: bool = False,
@@ -413,14 +413,14 @@ def offset_for_timestamp(
     return search(log, query, ReadStats(), skip_damage and not shipped_search, verify_crc or shipped_search)
 
 
-def explained(log: Partition, target: int, *, one_segment: bool = False) -> Explanation:
+def explained(log: ReadablePartition, target: int, *, one_segment: bool = False) -> Explanation:
     """The answer to a search, and counts of what it read."""
     stats = ReadStats()
     answer = search(log, Query(target, log.log_start_offset, one_segment), stats)
     return Explanation(target, answer, **asdict(stats))
 
 
-def explain_offset_for_timestamp(log: Partition, t_ms: int) -> Explanation:
+def explain_offset_for_timestamp(log: ReadablePartition, t_ms: int) -> Explanation:
     """See ``PartitionLog.explain_offset_for_timestamp``. Reads the whole log after the answer."""
     target = timestamp("t_ms", t_ms)
     story = explained(log, target)
@@ -561,7 +561,7 @@ def greatest_in(
     return untimed if best is None else best
 
 
-def max_timestamp(log: Partition) -> TimestampOffset | None:
+def max_timestamp(log: ReadablePartition) -> TimestampOffset | None:
     """See ``PartitionLog.max_timestamp``."""
     log_start = log.log_start_offset
     segments = _counted(log.segments, log_start)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kts.segment.partition import Partition
+    from kts.segment.partition import ReadablePartition
 
 TXN_ENTRY = struct.Struct(">hqqqq")
 ABORT, COMMIT, UNKNOWN = 0, 1, -1
@@ -321,7 +321,7 @@ def markers_at(segment: Segment, position: int, producer_id: int) -> list[Marker
     return [] if entry is None else marker_at(segment, position, entry.size, producer_id)
 
 
-def last_stable_offset(log: Partition, *, skip_damage: bool = False) -> int:
+def last_stable_offset(log: ReadablePartition, *, skip_damage: bool = False) -> int:
     """First offset of the earliest open transaction, or the log end offset; errors as for ``log_end_offset``.
 
     Notes
@@ -351,12 +351,12 @@ class Unstable(NamedTuple):
         """Where a read_committed reader ends."""
         return min([self.log_end_offset, *self.first_offsets.values()])
 
-    def transactions(self, log: Partition) -> list[OpenTransaction]:
+    def transactions(self, log: ReadablePartition) -> list[OpenTransaction]:
         """The open transactions in order, each with the time of its first batch."""
         found = sorted(self.first_offsets.items(), key=lambda one: one[1])
         return [OpenTransaction(producer, first, _time_at(log, first)) for producer, first in found]
 
-    def tell(self, log: Partition, end: int) -> None:
+    def tell(self, log: ReadablePartition, end: int) -> None:
         """Warn if a read_committed reader that should read up to an offset leaves out what is not stable."""
         last = self.last_stable_offset
         if min(end, self.log_end_offset) <= last:
@@ -372,10 +372,10 @@ class Unstable(NamedTuple):
 
 
 @overload
-def unstable(log: Partition, *, skip_damage: bool = False) -> Unstable: ...
+def unstable(log: ReadablePartition, *, skip_damage: bool = False) -> Unstable: ...
 @overload
-def unstable(log: Partition, *, skip_damage: bool = False, most_bytes: int) -> Unstable | None: ...
-def unstable(log: Partition, *, skip_damage: bool = False, most_bytes: int | None = None) -> Unstable | None:
+def unstable(log: ReadablePartition, *, skip_damage: bool = False, most_bytes: int) -> Unstable | None: ...
+def unstable(log: ReadablePartition, *, skip_damage: bool = False, most_bytes: int | None = None) -> Unstable | None:
     """The open transactions of a log; as for ``last_stable_offset``.
 
     Parameters
@@ -408,7 +408,7 @@ def unstable(log: Partition, *, skip_damage: bool = False, most_bytes: int | Non
     return Unstable(end, still_open)
 
 
-def _time_at(log: Partition, offset: int) -> int | None:
+def _time_at(log: ReadablePartition, offset: int) -> int | None:
     """The timestamp of the first record of the batch with an offset."""
     for segment in reversed(log.segments):
         if segment.base_offset > offset:
@@ -423,7 +423,7 @@ def _time_at(log: Partition, offset: int) -> int | None:
     return None
 
 
-def log_end_offset(log: Partition, *, skip_damage: bool = False) -> int:
+def log_end_offset(log: ReadablePartition, *, skip_damage: bool = False) -> int:
     """The offset after the last whole batch of the last segment; its base offset if there is none.
 
     Raises

@@ -17,7 +17,7 @@ from typing import Any, Self
 from kts.arguments import INT64_MAX, boolean, show_address
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiError, ErrorCode
-from kts.broker.extensions import Extension
+from kts.broker.extensions import BrokerExtension
 from kts.broker.settings.topic import merged
 from kts.broker.topics import Topic
 from kts.broker.topics.partition import Partition
@@ -95,7 +95,7 @@ class KtsBroker:
         host: str = "127.0.0.1",
         port: int = 0,
         insecure: bool = False,
-        extensions: Iterable[Extension] = (),
+        extensions: Iterable[BrokerExtension] = (),
     ) -> None:
         self.clock = Clock(time)
         self._extensions = tuple(extensions)

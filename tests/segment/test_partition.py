@@ -6,12 +6,12 @@ import pytest
 from support.golden import Golden, golden_partitions
 
 import kts
-from kts.segment.partition import Partition
+from kts.segment.partition import ReadablePartition
 
 
 @pytest.mark.parametrize(("scenario", "name"), golden_partitions()[::5], ids=str)
 def test_the_answers_of_a_partition_agree_with_each_other(scenario: Golden, name: str) -> None:
-    log: Partition = kts.open(scenario.partition_dir(name), log_start_offset=scenario.log_start_offset(name))
+    log: ReadablePartition = kts.open(scenario.partition_dir(name), log_start_offset=scenario.log_start_offset(name))
     bases = [segment.base_offset for segment in log.segments]
     assert f"{log.topic}-{log.partition}" == name and not log.lone
     assert bases == sorted(set(bases))
