@@ -249,8 +249,8 @@ class IndexFile:
         """Replace all entries, with room up to the maximum. A file with exactly these entries is not written."""
         self.dirty = True
         self.own_from = 0
-        is_same = 0 < self.length == self.size_bytes == len(entries) and self.read() == entries
-        if is_same and self.behaviour.adapts_indexes:
+        may_be_same = self.behaviour.adapts_indexes and 0 < self.length == self.size_bytes == len(entries)
+        if may_be_same and self.read() == entries:
             return
         file = self._open()
         file.truncate(0)

@@ -13,6 +13,7 @@ import kts
 from kts.behaviour import KAFKA_TIMES, Behaviour, TimeRules
 from kts.errors import CorruptIndexError, IndexFullError, InvalidOffsetError
 from kts.segment.index import OffsetIndexFile, TimeIndexFile
+from kts.store.local import File
 
 GENERATIONS = ["0.10.2", "3.9"]
 BASE = 1000
@@ -49,6 +50,16 @@ def test_a_maximum_below_one_entry_gives_room_for_one(tmp_path: Path) -> None:
     times.trim()
     times.expand()
     assert (offsets.entries, offsets.max_entries, times.entries, times.max_entries) == (0, 1, 1, 1)
+
+
+def test_as_shipped_an_index_that_is_replaced_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index, asked, read = offset_index(tmp_path, 16, shipped=True), list[tuple[int, int]](), File.read
+    index.append(BASE + 1, 5)
+    index.append(BASE + 2, 9)
+    entries = Path(index.path).read_bytes()
+    monkeypatch.setattr(File, "read", lambda file, *where: asked.append(where) or read(file, *where))
+    index.reset(entries)
+    assert (asked, Path(index.path).read_bytes()) == ([(8, 8)], entries)  # the last entry
 
 
 def test_as_shipped_a_maximum_below_one_entry_is_refused_and_leaves_an_empty_file(tmp_path: Path) -> None:
