@@ -41,7 +41,7 @@ class Task:
     within: TimeRange = TimeRange()
     logs: tuple[PartitionLog, ...] = ()  # instead of ranges, where whole partitions are checked
     folders: tuple[str, ...] = ()  # log directories whose own files are checked
-    access: tuple[Access, ...] = field(init=False, compare=False)  # to the buckets that it reads
+    access: tuple[Access, ...] = field(init=False, compare=False, repr=False)  # to the buckets that it reads
 
     def __post_init__(self) -> None:
         own = access_to([*(part.path for part in self.ranges), *self.folders])

@@ -253,3 +253,4 @@ def test_a_task_has_access_to_the_buckets_that_it_reads_and_to_no_other(
     for path, access in ((there, [Access(bucket.address, bucket.options)]), (big, [])):
         tasks = pickle.loads(pickle.dumps(plan_tasks(options(path, granularity=granularity))))
         assert tasks and all([*task.access] == access for task in tasks)
+        assert bucket.options["secret_key"] not in repr(tasks)  # which Spark may print
