@@ -212,8 +212,7 @@ def _taking(check: Callable[..., Any], own: int, caller: Callable[..., Any]) -> 
         try:
             asked.bind(*args[own:], **named)
         except TypeError as error:  # it names the caller, not the class
-            found = "" if str(error).startswith(("got ", "missing ")) else "got "
-            raise TypeError(f"{caller.__name__}() {found}{error}") from None
+            raise TypeError(f"{caller.__name__}() {error}") from None
         return caller(*args[:own], check(*args[own:], **named))
 
     parameters = [*[*shown.parameters.values()][:own], *asked.parameters.values()]

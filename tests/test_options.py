@@ -115,8 +115,6 @@ def test_a_wrong_value_is_named_and_a_wrong_name_is_an_error_of_the_function() -
             look("here", **given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="most: expected 1 to 9, found 10"):
         look("here", most=10)
-    with pytest.raises(TypeError, match=r"^look\(\) got multiple values for argument 'path'"):
-        look("here", path="there")  # type: ignore[misc]
     with pytest.raises(TypeError, match=r"^look\(\) got an unexpected keyword argument 'deeper'"):
         look("here", deeper=True)  # type: ignore[call-arg]
 
