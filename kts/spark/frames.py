@@ -137,7 +137,8 @@ def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by the data source's names: those of ``kts.scan`` differ in their spelling."""
     known, found = options_of(ScanOptions), dict[str, Any]()
     for name, value in options.items():
-        (own,) = (known[name].spark_names if name in known else ()) or [camel_case(name)]
+        one = known.get(name)
+        own = one.spark_names[0] if one is not None and one.spark else camel_case(name)
         if own in found:
             raise TypeError(f"{name}: expected it once, found it also as {own}")
         if value is not None:
