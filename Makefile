@@ -21,10 +21,10 @@ BUILT := .venv/.built
 SOURCES := setup.py $(wildcard kts/*.pyx kts/*.pxd kts/proposals/options/*.pyx kts/tables/*.pyx kts/native/*.[ch])
 
 # What `make sanitize` leaves out besides Java: other processes and libraries, and memory as it is without a sanitizer.
-SANITIZE_SKIPS := tests/spark tests/cli tests/testing tests/dataset/test_memory.py \
-	$(addprefix tests/test_,bench.py lint.py packaging.py readme.py stubs.py workflows.py)
+SANITIZE_SKIPS := tests/spark tests/cli tests/meta tests/testing tests/dataset/test_memory.py \
+	$(addprefix tests/test_,lint.py packaging.py readme.py stubs.py)
 # Which tests are quick is told by their marks: tests/support/selection/marks.py, and `slow` in the tests.
-QUICK := not java and not scaled and not crash and not slow
+QUICK := not java and not scaled and not crash and not slow and not meta
 # Three processes on two cores: tests that wait for a broker or for Spark leave a core free.
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 --timeout 600 --instafail
 BENCH_ARGS ?=

@@ -33,7 +33,7 @@ APART = (
     "tests/broker/test_clients_spark.py",
 )  # which start their own
 # What takes a process longest comes first of all: what is left at the end is short, and no process waits for another.
-LONGEST = ("tests/spark/", "tests/test_readme.py", "tests/test_bench.py", "tests/test_packaging.py")
+LONGEST = ("tests/spark/", "tests/test_readme.py", "tests/meta/test_bench.py", "tests/test_packaging.py")
 LONG = ("java", "scaled", "crash", "slow")
 TEARDOWN_S = 300
 MEMORY, ROOM_BYTES = "/dev/shm", 4 * 2**30

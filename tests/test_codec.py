@@ -12,7 +12,7 @@ import pytest
 from support.reference import reference
 from support.sets import generate
 from support.sets.batches import batches
-from support.sets.streams import READ, TABLES, Case, batch_of, frame, packed, stored
+from support.sets.codec_streams import READ, TABLES, Case, batch_of, frame, packed, stored
 
 import kts
 

@@ -196,7 +196,7 @@ def command(
     if tail is not None and limit is not None:
         raise click.UsageError("--tail and --limit exclude each other: give one of them")
     if expanded() and (as_json or kind not in (None, "table") or output not in (None, "-")):
-        raise click.UsageError("--expand is for tables")
+        raise click.UsageError("--expand draws tables: leave out --json, --format and -o, or leave out --expand")
     kind = kind or ("jsonl" if as_json else "table" if expanded() else default_format(output))
     if times == "iso" and kind not in ("jsonl", "csv"):
         raise click.UsageError(f"--times is for JSON lines and CSV, and the format is {kind}")
@@ -258,7 +258,8 @@ def default_format(output: str | None) -> str:
         if suffix not in SUFFIXES:
             if os.path.isdir(str(output)):
                 raise click.UsageError(f"-o {output} is a directory: name a file in it, as {output}/out.parquet")
-            raise click.UsageError(f"-o {output}: no format is known for {suffix or 'no suffix'!r}; add --format")
+            found = f"no format has the suffix {suffix}" if suffix else "there is no suffix that names a format"
+            raise click.UsageError(f"-o {output}: {found}; name one, as x.jsonl or x.parquet, or add --format")
         return SUFFIXES[suffix]
     return "table" if sys.stdout.isatty() else "jsonl"
 

@@ -85,7 +85,7 @@ def command(
     if shipped_search and (explain or proposal):
         raise click.UsageError("--explain and --proposal are for other searches; leave out --shipped-search")
     if settings and not proposal:
-        raise click.UsageError("--config is for --proposal")
+        raise click.UsageError("--config changes what a proposal does: give --proposal, or leave out --config")
     target = resolve(when, "--time", unit, now)
     if target is None:
         raise click.UsageError("--time is missing")

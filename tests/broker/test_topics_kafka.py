@@ -16,8 +16,8 @@ from support.broker.broker_asking import Ask, Asked, Body, real
 from support.golden import PATIENCE_S
 from support.kafka.brokers import SETTINGS, STEADY
 from support.kafka.brokers import Broker as RealBroker
-from support.kafka.same_answers import Facts, comparable
-from support.kafka.same_answers import differences as compared
+from support.kafka.two_broker_answers import Facts, comparable
+from support.kafka.two_broker_answers import differences as compared
 
 import kts
 from kts.broker.broker import Broker

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from support.disk.faultfs import Fault, FaultyOs
-from support.disk.lives import in_place_of_os
+from support.disk.scripted_lives import in_place_of_os
 from support.golden import PATIENCE_S, Golden, golden, rows
 from support.processes.cli_runs import KTS, lines, run
 

@@ -414,14 +414,22 @@ def test_a_full_disk_ends_a_dump_with_the_name_of_its_file(suffix: str, tmp_path
 
 
 @pytest.mark.parametrize(
-    "options",
-    [["--tail", "5", "--limit", "5"], ["--tail", "0"], ["--allowed-lateness", "1h"]]
-    + [["--no-strict"], ["--no-strict", "--to", "2026-09-02", "--allowed-lateness", "1h"]]
-    + [["--to", "2026-09-02", "--allowed-lateness", "soon"]]
-    + [["--expand", "--json"], ["--expand", "-o", "x.csv"], ["-o", "x.gz"]],
+    ("options", "words"),
+    [
+        ("--tail 5 --limit 5", "--tail and --limit exclude each other"),
+        ("--tail 0", "'--tail': 0 is not in the range"),
+        ("--allowed-lateness 1h", "give --to, without --no-strict"),
+        ("--no-strict", "--no-strict needs --from or --to"),
+        ("--no-strict --to 2026-09-02 --allowed-lateness 1h", "give --to, without --no-strict"),
+        ("--to 2026-09-02 --allowed-lateness soon", "found 'soon', or unlimited"),
+        ("--expand --json", "leave out --json, --format and -o"),
+        ("--expand -o x.csv", "leave out --json, --format and -o"),
+        ("-o x.gz", "there is no suffix that names a format"),
+        ("-o x.doc", "no format has the suffix .doc"),
+    ],
 )
-def test_what_excludes_each_other_is_wrong_use(options: list[str]) -> None:
-    run("dump", ORDERS.log_dir, *options, code=2)
+def test_what_excludes_each_other_is_wrong_use(options: str, words: str) -> None:
+    assert words in run("dump", ORDERS.log_dir, *options.split(), code=2).stderr
 
 
 def test_expanded_records_are_whole() -> None:

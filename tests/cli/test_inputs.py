@@ -71,9 +71,12 @@ def test_a_file_that_is_no_segment_is_wrong_use(command: list[str]) -> None:
     assert index.name in run(*command, index, code=2).stderr
 
 
-@pytest.mark.parametrize("wrong", [["dump", "--limit", 10**20], ["stats", "--by", "99999999999w"]])
-def test_numbers_beyond_64_bits_are_wrong_use(wrong: list[object]) -> None:
-    run(wrong[0], ORDERS, *wrong[1:], code=2)
+@pytest.mark.parametrize(
+    ("command", "option", "number"), [("dump", "--limit", 10**20), ("stats", "--by", "99999999999w")]
+)
+def test_numbers_beyond_64_bits_are_wrong_use(command: str, option: str, number: object) -> None:
+    said = run(command, ORDERS, option, number, code=2).stderr
+    assert f"'{option}'" in said and str(number) in said
 
 
 def test_a_folder_of_log_directories_gets_a_hint_and_is_read_on_request(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from support.kafka.jvm import Program, java_program
 from support.reference import reference
 from support.reference.agreement import check
 from support.sets import generate
-from support.sets.streams import STRICTER, TABLES, batch_of
+from support.sets.codec_streams import STRICTER, TABLES, batch_of
 
 import kts
 

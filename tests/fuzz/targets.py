@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from support.golden import golden_logs
 from support.reference import reference, reference_codecs
-from support.sets import generate, streams
+from support.sets import codec_streams, generate
 
 from fuzz import checks, frames, mutators, structure
 from fuzz.indexes import IndexTarget
@@ -76,7 +76,7 @@ class Frames(Entries):
         self.name = reference_codecs.CODEC_NAMES[codec]
 
     def seeds(self, rng: random.Random) -> list[bytes]:
-        found = [self.HEAD.pack(2, case.count) + case.payload for case in streams.TABLES[self.name][1]]
+        found = [self.HEAD.pack(2, case.count) + case.payload for case in codec_streams.TABLES[self.name][1]]
         for _ in range(60):
             magic = 2 if self.codec == reference_codecs.ZSTD else rng.choice((0, 1, 2, 2))
             plain, count = self.plain(rng, magic)

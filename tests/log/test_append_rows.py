@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from support.disk.faultfs import WRITING, Fault, FaultyOs
-from support.disk.lives import in_place_of_os, quick_directory
+from support.disk.scripted_lives import in_place_of_os, quick_directory
 from support.golden import scaled
 from support.sets.log_records import NOW, Clock, batch, names, offsets, opened
 

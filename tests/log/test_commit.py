@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from support.disk.crashdisk import write_tree
 from support.disk.faultfs import WRITING, Fault, FaultyOs
-from support.disk.lives import in_place_of_os, quick_directory
+from support.disk.scripted_lives import in_place_of_os, quick_directory
 from support.golden import scaled
 
 import kts

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 from support.disk.crashdisk import State, Tree, write_tree
 from support.disk.faultfs import Fault
+from support.disk.life_judge import allowed, found, start, what_is_wrong, wrong_contents
 from support.disk.life_scripts import KILLED, SCRIPTS, Script, go_on
-from support.disk.lifecheck import allowed, found, start, what_is_wrong, wrong_contents
-from support.disk.lives import KINDS, Facts, Kind, Life, in_place_of_os, quick_directory
+from support.disk.scripted_lives import KINDS, Facts, Kind, Life, in_place_of_os, quick_directory
 from support.golden import scaled
 
 import kts

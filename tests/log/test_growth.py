@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.disk.counting import counting, more_than_linear
-from support.disk.lives import quick_directory
+from support.disk.scripted_lives import quick_directory
 from support.sets.log_records import NOW, Clock, batch, opened
 
 import kts

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from support.disk.faultfs import READING, WRITING
-from support.disk.lives import in_place_of_os
+from support.disk.scripted_lives import in_place_of_os
 from support.golden import PATIENCE_S, scaled
 from support.sets.log_records import NOW, Clock, batch, offsets, opened
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.disk.crashdisk import State, write_tree
 from support.disk.faultfs import FaultyOs
-from support.disk.lives import in_place_of_os, quick_directory
+from support.disk.scripted_lives import in_place_of_os, quick_directory
 from support.golden import scaled
 from support.sets.log_records import NOW, batch
 

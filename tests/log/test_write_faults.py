@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 from support.disk.faultfs import INTERRUPTED_CLOSES, READING, WRITING, Fault
+from support.disk.life_judge import found, sound, wrong_contents
 from support.disk.life_scripts import SCRIPTS, Script
-from support.disk.lifecheck import found, sound, wrong_contents
-from support.disk.lives import KINDS, Facts, Kind, Life, in_place_of_os, quick_directory
+from support.disk.scripted_lives import KINDS, Facts, Kind, Life, in_place_of_os, quick_directory
 from support.golden import scaled
 
 import kts

@@ -16,7 +16,7 @@ import pytest
 import zstandard
 from support.disk.crashdisk import write_tree
 from support.disk.faultfs import FaultyOs
-from support.disk.lives import in_place_of_os, quick_directory
+from support.disk.scripted_lives import in_place_of_os, quick_directory
 from support.golden import PATIENCE_S, goldens, scaled
 from support.sets.copies import SMALL, WHOLE, T, check_equal, logs, records, states, write
 from support.tiered import names, session

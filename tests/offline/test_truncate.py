@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from support.disk.crashdisk import Tree, read_tree, write_tree
 from support.disk.faultfs import WRITING, Fault, FaultyOs
-from support.disk.lives import in_place_of_os, quick_directory
+from support.disk.scripted_lives import in_place_of_os, quick_directory
 from support.golden import PATIENCE_S, scaled
 from support.reference import reference
 

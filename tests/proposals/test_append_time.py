@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.sets.shallow import T
+from support.sets.shallow_entries import T
 
 import kts
 from kts.model import NO_TIMESTAMP

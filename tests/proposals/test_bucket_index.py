@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from support.sets.shallow import MINUTE, T, messages, of_entries
+from support.sets.shallow_entries import MINUTE, T, messages, of_entries
 
 import kts
 from kts.proposals.bucket_index import BucketIndex

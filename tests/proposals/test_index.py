@@ -6,7 +6,7 @@ import random
 import struct
 
 import pytest
-from support.sets.shallow import MINUTE, T, of_entries
+from support.sets.shallow_entries import MINUTE, T, of_entries
 
 from kts.arguments import INT64_MAX, INT64_MIN
 from kts.errors import CorruptIndexError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.sets.shallow import MINUTE, T, messages
+from support.sets.shallow_entries import MINUTE, T, messages
 
 from kts.proposals.minute_map import MinuteMap
 

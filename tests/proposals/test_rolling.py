@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.sets.shallow import T
+from support.sets.shallow_entries import T
 
 from kts.arguments import INT64_MAX
 from kts.proposals.rolling import EarliestTimestamp, LargestTimestamp, WallClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.sets.shallow import MINUTE, T
+from support.sets.shallow_entries import MINUTE, T
 
 import kts
 from kts.arguments import INT64_MAX, INT64_MIN

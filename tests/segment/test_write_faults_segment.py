@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from support.disk.crashdisk import read_tree
 from support.disk.faultfs import INTERRUPTED_CLOSES, READING, WRITING, Fault, FaultyOs
-from support.disk.lives import KINDS, START_MS, Kind, in_place_of_os, quick_directory, shallow
+from support.disk.scripted_lives import KINDS, START_MS, Kind, in_place_of_os, quick_directory, shallow
 from support.golden import scaled
 
 import kts

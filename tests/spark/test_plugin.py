@@ -19,8 +19,8 @@ def test_without_pyspark_it_offers_nothing_and_does_not_fail() -> None:
     assert run(["pyspark"], "n for n in dir(pyspark_kts) if n == 'DefaultSource'") == "[]"
 
 
-def test_without_pyarrow_it_does_not_fail() -> None:
-    run(["pyarrow"], "[]")
+def test_without_pyarrow_it_does_not_fail_and_loads_no_kts() -> None:
+    assert run(["pyarrow"], "n for n in sys.modules if n.split('.')[0] == 'kts'") == "[]"
 
 
 def test_importing_it_brings_in_neither_kts_nor_pyarrow() -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.disk.attempts import Work, attempt, faults
+from support.disk.fault_attempts import Work, attempt, faults
 from support.disk.faultfs import INTERRUPTED_CLOSES
 
 from kts.errors import LogStorageError

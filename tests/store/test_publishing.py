@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from support.disk.attempts import Work, attempt, faults
+from support.disk.fault_attempts import Work, attempt, faults
 
 from kts.errors import LogStorageError
 from kts.store import local, publishing

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.disk.faultfs import READING, WRITING, Fault, FaultyOs
-from support.disk.lives import in_place_of_os, quick_directory
+from support.disk.scripted_lives import in_place_of_os, quick_directory
 from support.golden import scaled
 
 import kts

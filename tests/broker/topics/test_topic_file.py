@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.broker.broker_asking import Asked
 from support.disk.counting import counting, more_than_linear
-from support.disk.lives import quick_directory
+from support.disk.scripted_lives import quick_directory
 
 import kts
 from kts.broker import wire

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.disk.faultfs import WRITING, Fault, FaultyOs
-from support.disk.lives import in_place_of_os
+from support.disk.scripted_lives import in_place_of_os
 
 import kts
 from kts.broker.codes import ApiError

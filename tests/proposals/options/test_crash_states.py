@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.disk.crashdisk import State, write_tree
 from support.disk.faultfs import FaultyOs
-from support.disk.lives import in_place_of_os, quick_directory
+from support.disk.scripted_lives import in_place_of_os, quick_directory
 from support.golden import scaled
 from support.reference.option_messages import Row, rows
 from support.sets.option_logs import MINUTE_MS, Replica

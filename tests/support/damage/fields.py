@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from support.damage.lies import LONG_VARINTS, Field, all_lies
+from support.damage.false_lengths import LONG_VARINTS, Field, all_lies
 from support.sets import generate
 from support.sets.framings import framed
 

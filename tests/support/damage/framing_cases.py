@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from support.damage.lies import Lie, all_lies
+from support.damage.false_lengths import Lie, all_lies
 from support.reference import reference_codecs
 from support.sets import framings, generate
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import crc32c
 from support.damage import fields, framing_cases
-from support.damage.lies import I32_MAX, Field, Lie, all_lies
+from support.damage.false_lengths import I32_MAX, Field, Lie, all_lies
 from support.sets import generate
 
 READ = "read"

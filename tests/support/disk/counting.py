@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from support.disk.lives import in_place_of_os
+from support.disk.scripted_lives import in_place_of_os
 
 
 class CountingOs:

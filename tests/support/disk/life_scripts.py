@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from support.disk.lives import Life
+from support.disk.scripted_lives import Life
 
 
 def append(life: Life) -> None:

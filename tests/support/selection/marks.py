@@ -12,6 +12,8 @@ java        `jvm.require_java`          needs a JDK; skipped without one
 crash       `faultfs.FaultyOs`,         crashes, or fails, at operations of the file system
             `crashdisk.Disk`
 ==========  ==========================  ==============================================================
+
+What lies in `tests/meta` has the mark `meta`: it is about the tests and their helpers.
 """
 
 from __future__ import annotations
@@ -142,4 +144,6 @@ def marks_of(item: pytest.Function) -> set[str]:
         found = found.union(*map(marks_of_fixture, fixtures))
     if "kafka_data" in found and hasattr(item, "callspec") and any(map(is_carried, item.callspec.params.values())):
         found.remove("kafka_data")
+    if item.path.is_relative_to(TESTS / "meta"):
+        found.add("meta")
     return found

@@ -6,7 +6,7 @@ import struct
 import zlib
 
 import lz4.block
-from support.damage.lies import Field
+from support.damage.false_lengths import Field
 from support.reference import reference_codecs
 from support.sets import generate
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from support.kafka.same_answers import Facts
-from support.sets.same_records import DAY, HOUR, bad_set, encoded, good_set, random_time, resealed
+from support.kafka.two_broker_answers import Facts
+from support.sets.two_broker_records import DAY, HOUR, bad_set, encoded, good_set, random_time, resealed
 
 import kts
 from kts.broker import wire
@@ -47,7 +47,7 @@ Damage = Callable[[bytes], bytes]  # of a request without its size
 
 
 class Operation(NamedTuple):
-    """A request; ``answers`` is False where none is to come; ``exact`` as in ``same_answers.comparable``."""
+    """A request; ``answers`` is False where none is to come; ``exact`` as in ``two_broker_answers.comparable``."""
 
     api: ApiKey
     version: int

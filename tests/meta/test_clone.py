@@ -10,11 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import ROOT, TESTS
 from support.golden import PATIENCE_S, golden, goldens
 from support.kafka.jvm import TARGET
 
-TESTS = Path(__file__).parent
-ROOT = TESTS.parent
 DATA = ["tests/data", "tests/regressions", "tests/fuzz/corpus"]
 
 

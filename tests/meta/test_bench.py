@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import ROOT
 from support.golden import scaled
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LEGACY = CODECS[:4]
 SIZES = ("tiny", "100 B", "1 KB")

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 import yaml
+from support import ROOT
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 TAGS = {"POSIX :: Linux": "manylinux"}

@@ -1,6 +1,6 @@
 """One random script for `kts serve` and a real broker: every answer compared field by field (issue: point B3).
 
-What may differ is listed in ``same_answers.LISTED``, each with its reason; the test prints how often it did.
+What may differ is listed in ``two_broker_answers.LISTED``, each with its reason; the test prints how often it did.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 from support.broker.wire_peer import Peer
 from support.clients.client_places import kts_serve, real_broker
 from support.kafka.jvm import require_java
-from support.kafka.same_answers import CONVERTED, LISTED, NULL, Facts, Listed, comparable, differences
-from support.kafka.same_run import run_script
+from support.kafka.two_broker_answers import CONVERTED, LISTED, NULL, Facts, Listed, comparable, differences
+from support.kafka.two_broker_run import run_script
 
 OPERATIONS = 500
 KEPT_MS = 1000 * 365 * 86_400_000  # nothing is compacted or deleted meanwhile but by the script

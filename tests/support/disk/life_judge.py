@@ -6,7 +6,7 @@ import os
 import struct
 
 from support.disk.crashdisk import Tree, read_tree, write_tree
-from support.disk.lives import PARTITION, Entry, Facts, Life, shallow
+from support.disk.scripted_lives import PARTITION, Entry, Facts, Life, shallow
 
 import kts
 from kts.offline.verify import verify

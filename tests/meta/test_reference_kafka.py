@@ -12,7 +12,7 @@ from support.kafka.jvm import Kafka, record_sets
 from support.reference import reference
 from support.reference.decoded import difference
 from support.sets import generate
-from support.sets.streams import REFUSED, TABLES, batch_of
+from support.sets.codec_streams import REFUSED, TABLES, batch_of
 
 BUFFERS = scaled(700, 2000)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from support.disk.faultfs import INTERRUPTED_CLOSES, READING, WRITING, Fault, FaultyOs
-from support.disk.lives import in_place_of_os
+from support.disk.scripted_lives import in_place_of_os
 
 from kts.errors import LogStorageError
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from support.broker.wire_peer import Peer
 from support.golden import PATIENCE_S
-from support.kafka.same_answers import Facts, Window, comparable, differences, reason_for
-from support.kafka.same_script import Operation, Script, resolved
+from support.kafka.two_broker_answers import Facts, Window, comparable, differences, reason_for
+from support.kafka.two_broker_script import Operation, Script, resolved
 
 from kts.broker import wire
 from kts.broker.codes import ApiKey
