@@ -78,7 +78,7 @@ def command(paths: tuple[str, ...], target: str, now: str | None, as_json: bool,
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     topics, partitions = asked["topics"], asked["partitions"]
-    logs = open_logs(paths, topics=topics, partitions=partitions)
+    logs = open_logs(paths, topics=topics, partitions=partitions, reaches_more=options.reaches_more)
     target = reached(target, click.get_current_context().meta.get(STORAGE_OPTIONS))
     report = CopyReport(as_json, target)
     whole = not topics and not partitions

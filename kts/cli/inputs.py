@@ -157,19 +157,19 @@ def remember_remote(ctx: click.Context, param: click.Parameter, value: Any) -> N
         given[param.name][key_id] = path
 
 
-def remote_of_context() -> dict[str, Any]:
-    """The arguments ``remote`` and ``remote_options`` of ``kts.open``, as the command line has them."""
+def reached_by_context() -> dict[str, Any]:
+    """``storage_options``, ``remote`` and ``remote_options`` of ``kts.open``, as the command line has them."""
     context = click.get_current_context(silent=True)
-    given = {} if context is None else context.meta.get(REMOTE, {})
+    meta = {} if context is None else context.meta
+    given, storage = meta.get(REMOTE, {}), {"storage_options": meta.get(STORAGE_OPTIONS)}
     if not given:
-        return {}
+        return storage
     if "remote" not in given:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(given))
         raise click.UsageError(f"{named}: give --remote URI as well, which names the tiered storage")
     names = {"remote_key": "private_keys", "remote_layout": "layout", "remote_metadata": "metadata"}
     options = {name: given[option] for option, name in names.items() if option in given}
-    storage = None if context is None else context.meta.get(STORAGE_OPTIONS)
-    return {"remote": given["remote"], "remote_options": options, "storage_options": storage}
+    return storage | {"remote": given["remote"], "remote_options": options}
 
 
 def storage_options_option(function: Any) -> Any:
@@ -325,6 +325,7 @@ def open_logs(
     partitions: Sequence[int] = (),
     internal: bool = True,
     decoder: str | None = None,
+    reaches_more: bool = False,
 ) -> list[PartitionLog]:
     """Every partition under the paths, by topic and partition; several log directories count as one.
 
@@ -334,6 +335,8 @@ def open_logs(
         False leaves Kafka's internal topics out of log directories, unless they are named.
     decoder : str, optional
         As for ``kts.scan``.
+    reaches_more : bool
+        As for ``LogOptions``.
 
     Raises
     ------
@@ -342,12 +345,11 @@ def open_logs(
     UnknownTopicOrPartitionError
         A topic or partition of a filter does not exist.
     """
-    import kts
-    from kts.dataset.paths import NoPartitionsError, select
+    from kts.dataset.paths import NoPartitionsError, log_dirs_at, select
 
-    paths, remote = existing_paths(paths) if paths else [], remote_of_context()
+    paths, reached = existing_paths(paths) if paths else [], reached_by_context()
     try:
-        opened: Any = kts.open(paths[0] if len(paths) == 1 else paths or None, **remote)
+        opened = log_dirs_at(paths or None, reaches_more=reaches_more, **reached)
     except ValueError as error:  # a file that is no segment
         raise click.UsageError(str(error)) from error
     except NoPartitionsError as error:
@@ -355,7 +357,7 @@ def open_logs(
         raise click.UsageError(found) from error
     except FileNotFoundError as error:  # of the tiered storage
         raise click.UsageError(spelled(error)) from error
-    paths = paths or [remote["remote"]]
+    paths = paths or [reached["remote"]]
     chosen: dict[str, Any] = {"topics": topics or None, "partitions": partitions or None}
     return select(opened, paths, **chosen, internal=internal, decoder=decoder)
 

@@ -10,13 +10,12 @@ from kts.errors import InvalidRequestError
 from kts.tables.options import LocalSyncOptions
 
 from .inputs import (
-    STORAGE_OPTIONS,
     declared,
     existing_paths,
     given_options,
     json_option,
     now_option,
-    remote_of_context,
+    reached_by_context,
     tiered_paths_argument,
 )
 from .output import counted, note, print_json, print_table, progress, spelled
@@ -74,8 +73,7 @@ def command(paths: tuple[str, ...], table: str, now: str | None, as_json: bool, 
         with progress("added", None, sizes=False) as advance:
             options = given_options(LocalSyncOptions, asked, now)
             options["from_offsets"] = _offsets(asked["from_offsets"])
-            there = {"storage_options": click.get_current_context().meta.get(STORAGE_OPTIONS)} | remote_of_context()
-            done = sync(given, table, progress=advance, **options | there)
+            done = sync(given, table, progress=advance, **options | reached_by_context())
     except (ValueError, InvalidRequestError, ModuleNotFoundError) as error:
         raise click.UsageError(str(error)) from error
     except FileNotFoundError as error:

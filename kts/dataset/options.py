@@ -211,6 +211,11 @@ class LogOptions(Declared):
     remote: Path | None = option(None, Kind("URI"), spark=True)
     remote_options: RemoteOptions = option(None, Json('{"private_keys": {"k1": "/etc/kts/k1.pem"}}'), spark=True)
 
+    @property
+    def reaches_more(self) -> bool:
+        """Whether ``storage_options`` also reach something else than the path and ``remote``."""
+        return False
+
 
 @dataclass(frozen=True)
 class PathScanOptions(ScanOptions, LogOptions):

@@ -100,7 +100,7 @@ def open(
     -----
     KtsWarning
         Of several paths, one holds no partition; or the same partition is in two of the directories, and the newer one
-        is taken: see ``LogDirs``.
+        is taken: see ``LogDirs``. Or ``storage_options`` are given, and no address of a bucket.
 
     Notes
     -----
@@ -126,9 +126,10 @@ def log_dirs_at(
     storage_options: StorageOptions = None,
     remote: Path | None = None,
     remote_options: RemoteOptions = None,
+    reaches_more: bool = False,
 ) -> LogDirs:
-    """As ``open_log_dirs``, for what ``paths_of`` found."""
-    logs, _ = _found(paths, log_start_offset, storage_options, remote, remote_options)
+    """As ``open_log_dirs``, for what ``paths_of`` found; ``reaches_more`` is that of ``LogOptions``."""
+    logs, _ = _found(paths, log_start_offset, storage_options, remote, remote_options, reaches_more)
     return LogDirs(logs, paths or ())
 
 
@@ -138,8 +139,11 @@ def _found(
     storage_options: StorageOptions,
     remote: Path | None,
     remote_options: RemoteOptions,
+    reaches_more: bool = False,
 ) -> tuple[list[PartitionLog], bool]:
     """The partitions, and whether they are those of a log directory."""
+    if not reaches_more:
+        _tell_unused(storage_options, [*(paths or ()), remote])
     if paths is None:
         logs, are_of_directory = _partitions_of(remote, remote_options, storage_options), True
     else:
@@ -149,6 +153,12 @@ def _found(
         raise _nothing_in([os.fspath(remote or "")] if paths is None else paths)
     _give_start_offsets(logs, log_start_offset)
     return logs, are_of_directory
+
+
+def _tell_unused(storage_options: StorageOptions, named: Sequence[Path | None]) -> None:
+    """Warn of storage options that reach nothing."""
+    if storage_options and not any(addresses.is_elsewhere(os.fspath(one)) for one in named if one is not None):
+        warn("storage_options has no effect: it says how a bucket is reached, and no address of one is given", None)
 
 
 def tier_of(
@@ -248,6 +258,7 @@ def open_partition(
             f"path: expected a partition directory or a segment file, found the log directory {os.fspath(path)}, "
             f"with {known}; open it with kts.open_log_dirs"
         )
+    _tell_unused(storage_options, [*paths, remote])
     logs = _with_remote(logs, paths, remote, remote_options, storage_options)
     _give_start_offsets(logs, log_start_offset)
     return logs[0]
@@ -601,6 +612,7 @@ def selected(
         storage_options=asked.storage_options,
         remote=asked.remote,
         remote_options=asked.remote_options,
+        reaches_more=asked.reaches_more,
     )
     shown = [os.fspath(asked.remote or "")] if paths is None else paths
     chosen = select(opened, shown, topics=asked.topics, partitions=asked.partitions, internal=internal, decoder=decoder)

@@ -173,6 +173,11 @@ class CopyOptions(RangeOptions, LogOptions):
     progress: Progress | None = None
 
     @property
+    def reaches_more(self) -> bool:
+        """Whether ``storage_options`` also reach the target."""
+        return addresses.is_elsewhere(os.fspath(self.target))
+
+    @property
     def range(self) -> CopyRange:
         """Which segments are copied."""
         at = None if self.groups_at is None else milliseconds("groups_at", self.groups_at, self.unit)

@@ -85,6 +85,11 @@ def is_served(path: str) -> bool:
     return scheme is not None and scheme in _served()
 
 
+def is_elsewhere(path: str) -> bool:
+    """Whether a path does not lie on this machine."""
+    return scheme_of(path) not in (None, "file")
+
+
 def require_local(path: str, what: str) -> None:
     """Refuse a path of a store, for work that writes or locks."""
     if scheme_of(path) is not None:

@@ -92,3 +92,8 @@ class LocalSyncOptions(SyncOptions):
     threads: int = same(ScanOptions, "threads")
     commit_bytes: int = option(COMMIT_BYTES, Bytes(), command=True)
     progress: Callable[[int], None] | None = None
+
+    @property
+    def reaches_more(self) -> bool:
+        """Whether ``storage_options`` also have the catalog's limit of time."""
+        return self.catalog is not None and "time_limit" in (self.storage_options or {})

@@ -34,6 +34,14 @@ def test_filters_choose_among_the_partitions_of_all_paths_in_order(tmp_path: Pat
     assert chosen(tmp_path / "__consumer_offsets-0", internal=False) == ["__consumer_offsets-0"]
 
 
+def test_storage_options_that_reach_nothing_are_told_once() -> None:
+    """One rule for every command: with a bucket, as a target too, it is silent."""
+    for command in ("ls", "dump", "verify", "stats"):
+        said = run(command, ORDERS, "--storage-options", '{"region": "eu-west-1"}').stderr
+        assert said.count("kts: warning: --storage-options has no effect") == 1, command
+    assert chosen(ORDERS, reaches_more=True) == ["orders-0", "orders-1", "orders-2"]
+
+
 def test_what_is_not_there_is_named_with_what_is(tmp_path: Path) -> None:
     with pytest.raises(click.UsageError, match="no such file or directory; expected a partition"):
         chosen(tmp_path / "missing-0")

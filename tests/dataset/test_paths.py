@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import pytest
 import kts
 from kts import tables
 from kts.dataset.paths import log_directories, select
-from kts.offline.copy import copy
+from kts.offline.copy import CopyOptions, copy
 from kts.offline.verify import verify
 
 NAMES = ("a-0", "a-1", "b-0", "b-2", "__consumer_offsets-0")
@@ -317,6 +318,35 @@ def test_a_folder_that_another_user_closed_is_told_and_passed_over_but_not_a_par
     assert "Permission denied" in refused and f"{logs}/u-0" in refused
     told = [line for line in run.stderr.splitlines() if "passed over" in line]
     assert len([line for line in told if "lost+found" in line]) == 2 and "Permission denied" in told[0]
+
+
+REACHING: dict[str, Callable[..., Any]] = {
+    "open": kts.open,
+    "open_partition": lambda path, **given: kts.open_partition(f"{path}/a-0", **given),
+    "open_log_dirs": kts.open_log_dirs,
+    "scan": kts.scan,
+    "sync": lambda path, **given: tables.sync(path, f"{path}-table", **given),
+    "copy": lambda path, **given: copy(path, f"{path}-copy", **given),
+}
+
+
+@pytest.mark.parametrize("address", ["", "file://"])
+@pytest.mark.parametrize("door", REACHING)
+def test_storage_options_that_reach_nothing_are_told(door: str, address: str, log_directory: Path) -> None:
+    with pytest.warns(kts.KtsWarning, match="storage_options has no effect") as told:
+        REACHING[door](f"{address}{log_directory}", storage_options={"region": "eu-west-1"})
+    assert [one.filename for one in told] == [__file__]
+
+
+def test_storage_options_of_a_target_or_a_catalog_have_an_effect(log_directory: Path, tmp_path: Path) -> None:
+    """They say how the bucket of a copy is reached, and how long a catalog may take."""
+    reaching = {"storage_options": {"time_limit": 9}}
+    assert CopyOptions(log_directory, "s3://bucket/key", **reaching).reaches_more
+    assert not CopyOptions(log_directory, f"file://{tmp_path}", **reaching).reaches_more
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", kts.KtsWarning)
+        tables.sync(log_directory, "lake.db.rows", catalog=tmp_path / "lake.db", **reaching)
+        kts.scan(log_directory)
 
 
 def test_a_function_has_the_name_that_users_know() -> None:
