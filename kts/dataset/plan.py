@@ -215,7 +215,7 @@ def _plan(
             continue
         whole = SegmentRange(
             segment.topic, segment.partition, segment.path, segment.base_offset, span.start, segment.size_bytes,
-            low, high, closed=int(following < NO_END) if span.end is None else 2,
+            low, high, closed=int(following < NO_END or segment.remote) if span.end is None else 2,
             following=following, sound_part=int(segment.sound_part), indexed=int(segment.indexed),
             shared=int(segment.shared),
         )  # fmt: skip

@@ -577,7 +577,7 @@ class _Partition:
             segment, following = segments[number], bases[number + 1] if number + 1 < len(bases) else None
             size: int | None = None
             if compression_of_log(segment.path) is None:
-                ends_here = following is None or (stable is not None and following > stable)
+                ends_here = not segment.remote if following is None else stable is not None and following > stable
                 size = _whole_bytes(segment, stable) if ends_here else segment.size_bytes
             before = segments[number - 1] if number and segment.remote else None
             if before is not None and (tiers.is_cut(before.path) or tiers.is_cut(segment.path)):
@@ -936,7 +936,7 @@ def _sound_parts(one: _Planned) -> Iterator[tuple[int, int]]:
     """Where the sound entries of a damaged segment lie whose offsets follow each other."""
     segment = one.segment
     last, most = segment.base_offset - 1, NO_END if one.following is None else one.following
-    for batch in header_scan(segment, 0, segment.base_offset, True):
+    for batch in header_scan(segment, 0, segment.base_offset, True, closed=one.following is not None):
         positions, sizes, lasts = (int64(batch, name) for name in ("position", "sizeInBytes", "lastOffset"))
         firsts = int64(batch, "baseOffset")
         for row in np.flatnonzero(lasts < most).tolist():

@@ -107,8 +107,9 @@ def find(log: PartitionLog, starts: Iterable[Start], target_ms: int, *, none_is_
             continue
         stats.segments_skipped += numbers[start.base_offset] - before
         before, first = numbers[start.base_offset] + 1, first or start
+        one = search.SegmentSearch(segment, active=before == len(segments), start_offset=start.offset)
         try:
-            found = search.first_match_in(search.SegmentSearch(segment, start_offset=start.offset), query, stats)
+            found = search.first_match_in(one, query, stats)
         except LogStorageError as error:
             if error.errno != ENOENT or files.exists(segment.path):
                 raise

@@ -102,8 +102,10 @@ def check_rest(
 ) -> None:
     """Raise if the rest of a log, at whose start no whole entry lies, is damage; else warn that it is left out.
 
-    For the arguments see ``next_sound_entry``; ``closed`` is true for a segment that others follow.
+    For the arguments see ``next_sound_entry``; ``closed`` is true for a segment that others follow. A copy in tiered
+    storage is closed in any case: it was put there whole, and no crash tears it.
     """
+    closed = closed or segment.remote
     behind = next_sound_entry(segment, position, end, expected_offset, budget)
     if behind is not None or (closed and segment.size_bytes == end):
         what = CLOSED_WITHIN if behind is None else past_end(position, behind)
@@ -232,7 +234,8 @@ def header_scan(
     ------
     CorruptRecordError
         Damage. With ``skip_damage`` the scan resumes behind it, where a reader does. An incomplete last batch is none,
-        if nothing sound lies behind its beginning and the segment is not closed: a warning tells that it is left out.
+        if nothing sound lies behind its beginning and the segment is not closed (as for ``check_rest``): a warning
+        tells that it is left out.
     """
     budget, size = SearchBudget(), segment.size_bytes if file is None else file.size()
     while True:
@@ -258,7 +261,7 @@ def header_scan(
             return check_rest(segment, start, size, expected_offset, closed, budget)
         behind = next_sound_entry(segment, start, size, expected_offset, budget)
         if behind is None:
-            if is_whole and not closed:
+            if is_whole and not (closed or segment.remote):
                 tell_incomplete(segment, start, size)
             return
         start, first_bytes = behind, AFTER_DAMAGE_BYTES
@@ -274,7 +277,7 @@ def _wrong_crc(segment: Segment, position: int, size: int) -> CorruptRecordError
     return CorruptRecordError("the CRC was wrong until the log was rewritten", path=segment.path, position=position)
 
 
-def next_offset(segment: Segment, *, skip_damage: bool = True) -> int:
+def next_offset(segment: Segment, *, skip_damage: bool = True, closed: bool = False) -> int:
     """The offset after the last whole entry of a segment; its base offset if there is none.
 
     Raises
@@ -283,6 +286,7 @@ def next_offset(segment: Segment, *, skip_damage: bool = True) -> int:
         Damage, unless it is skipped; as for ``header_scan``. A wrong CRC is told by who reads the entry.
     """
     end = segment.base_offset
-    for batch in header_scan(segment, segment.tail_position(), end, skip_damage, verify_crc=skip_damage):
+    start = segment.tail_position()
+    for batch in header_scan(segment, start, end, skip_damage, verify_crc=skip_damage, closed=closed):
         end = max(end, int(int64(batch, "lastOffset").max()) + 1)
     return end

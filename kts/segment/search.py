@@ -245,7 +245,14 @@ class SegmentSearch:
         stats.segment, stats.segment_base_offset = self.path, self.segment.base_offset
         stats.start_position = stats.end_position = start
         scan = header_scan(
-            self.segment, start, self.segment.base_offset, self.skip_damage, FIRST_BYTES, file, self.verify_crc
+            self.segment,
+            start,
+            self.segment.base_offset,
+            self.skip_damage,
+            FIRST_BYTES,
+            file,
+            self.verify_crc,
+            closed=not self.active,
         )
         for batch in scan:
             likely = query.may_match(int64(batch, "maxTimestamp")) & (int64(batch, "lastOffset") >= query.first_offset)
@@ -457,7 +464,8 @@ def largest_ms(segment: Segment, active: bool, rules: TimeRules = KAFKA_TIMES) -
             return last[0], False
         if active or path is None or files.size_of(path):
             first = segment.base_offset
-            found = greatest_in(_headers(segment, 0, first), first, negative=rules.minus_one_means_none)
+            headers = _headers(segment, 0, closed=not active)
+            found = greatest_in(headers, first, negative=rules.minus_one_means_none)
             if found is not None and (rules.minus_one or found.timestamp_ms != NO_TIMESTAMP):
                 return found.timestamp_ms, False
     return segment.modified_ms, True
@@ -474,7 +482,7 @@ def max_so_far(segment: Segment, active: bool) -> int:
     if path is not None and not active and files.size_of(path) == 0:
         return -1
     largest, start = last or (-1, 0)
-    for batch in header_scan(segment, start, segment.base_offset, False, verify_crc=False):
+    for batch in header_scan(segment, start, segment.base_offset, False, verify_crc=False, closed=not active):
         if batch.num_rows:
             largest = max(largest, int(int64(batch, "maxTimestamp").max()))
     return largest
@@ -578,14 +586,14 @@ def max_timestamp(log: ReadablePartition) -> TimestampOffset | None:
             claims.append(greatest)
             starts.append(closed.start)
             continue
-        tail = None
+        tail, is_closed = None, closed is not None or log.following_offset is not None
         if closed is None and segment.base_offset >= log_start:
             # No timestamp before the place of its last entry is greater: read only from there.
             last = Lookups(segment).last_time()
             if last is not None:
-                tail = _segment_max(segment, log_start, last[1])
+                tail = _segment_max(segment, log_start, last[1], closed=is_closed)
                 tail = tail if tail is not None and tail.timestamp_ms >= last[0] else None
-        found[number] = tail or _segment_max(segment, log_start)
+        found[number] = tail or _segment_max(segment, log_start, closed=is_closed)
         claims.append(claim_of(found[number]))
         starts.append(0)
     return greatest_of(claims, found, lambda i: _closed_max(segments[i], log_start, starts[i], claims[i]))
@@ -599,15 +607,15 @@ def _closed_max(segment: Segment, log_start: int, start: int, claimed: int) -> T
 
 
 def _segment_max(
-    segment: Segment, log_start: int, start: int | None = None, enough: int | None = None
+    segment: Segment, log_start: int, start: int | None = None, enough: int | None = None, *, closed: bool = True
 ) -> TimestampOffset | None:
     """The greatest timestamp of a segment's records from a position on, and the first record that has it."""
     first = segment.start_position(log_start) if start is None else start
-    return greatest_in(_headers(segment, first, log_start), log_start, enough=enough)
+    return greatest_in(_headers(segment, first, closed=closed), log_start, enough=enough)
 
 
-def _headers(segment: Segment, start: int, log_start: int) -> Iterator[Headers]:
-    for batch in header_scan(segment, start, segment.base_offset, False, FIRST_BYTES):
+def _headers(segment: Segment, start: int, *, closed: bool) -> Iterator[Headers]:
+    for batch in header_scan(segment, start, segment.base_offset, False, FIRST_BYTES, closed=closed):
         read = partial(_read, segment, int64(batch, "position"), int64(batch, "sizeInBytes"))
         yield int64(batch, "maxTimestamp"), int64(batch, "lastOffset"), read
 

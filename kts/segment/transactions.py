@@ -235,9 +235,13 @@ class Markers:
 
     def _walk(self, segment: Segment, position: int, skip_damage: bool) -> Iterator[Marker]:
         reached = segment.base_offset
-        for one in [segment, *_following(segment)]:
-            reached = max(reached, one.base_offset)
-            for batch in header_scan(one, position, one.base_offset, skip_damage, 2**16, verify_crc=skip_damage):
+        segments = [segment, *_following(segment)]
+        for one in segments:
+            reached, closed = max(reached, one.base_offset), one is not segments[-1]
+            scan = header_scan(
+                one, position, one.base_offset, skip_damage, 2**16, verify_crc=skip_damage, closed=closed
+            )
+            for batch in scan:
                 if not batch.num_rows:
                     continue
                 if one.remote and batch.column("position")[0].as_py() != position:
@@ -403,7 +407,10 @@ def unstable(log: ReadablePartition, *, skip_damage: bool = False, most_bytes: i
     if most_bytes is not None and sum(segment.size_bytes - place for segment, place in places) > most_bytes:
         return None
     for segment, place in places:
-        for batch in header_scan(segment, place, segment.base_offset, skip_damage, verify_crc=skip_damage):
+        closed = segment is not segments[-1] or log.following_offset is not None
+        for batch in header_scan(
+            segment, place, segment.base_offset, skip_damage, verify_crc=skip_damage, closed=closed
+        ):
             _follow(segment, batch, start, still_open)
     return Unstable(end, still_open)
 
@@ -432,12 +439,11 @@ def log_end_offset(log: ReadablePartition, *, skip_damage: bool = False) -> int:
         Damage, unless it is skipped. An incomplete last batch is none, if nothing sound lies behind its beginning; a
         wrong CRC is told by who reads the batch, after the records before it.
     """
-    segments = log.segments
+    segments, behind = log.segments, log.following_offset
     if not segments:
         return log.log_start_offset
     last = segments[-1]
-    end = next_offset(last, skip_damage=skip_damage)
-    behind = log.following_offset
+    end = next_offset(last, skip_damage=skip_damage, closed=behind is not None)
     if behind is None or end >= behind:
         return end
     if not skip_damage and (lost := Lookups(last).lost_end(behind)) is not None:

@@ -184,7 +184,8 @@ def _segment_tasks(ranges: Sequence[OffsetRange]) -> list[Task]:
     found = list[tuple[SegmentRange, int]]()
     for one in ranges:
         segments, untimely = one.log.segments, _untimely(one)
-        ends = [segment.base_offset for segment in segments[1:]] + [NO_END] * bool(segments)
+        behind = NO_END if one.log.following_offset is None else one.log.following_offset
+        ends = [segment.base_offset for segment in segments[1:]] + [behind] * bool(segments)
         for segment, end in zip(segments, ends, strict=True):
             if (
                 segment.path in untimely
@@ -194,7 +195,7 @@ def _segment_tasks(ranges: Sequence[OffsetRange]) -> list[Task]:
                 continue
             whose, size = (segment.topic, segment.partition, segment.path, segment.base_offset), segment.size_bytes
             part = SegmentRange(
-                *whose, segment.span.start, size, segment.base_offset, end,
+                *whose, segment.span.start, size, segment.base_offset, end, following=end,
                 sound_part=int(segment.sound_part), indexed=int(segment.indexed), shared=int(segment.shared),
             )  # fmt: skip
             found.append((part, size + FILE_BYTES))

@@ -7,16 +7,18 @@ import random
 import shutil
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.damage.stores import DOORS, HTML, Store, attack, stores
 from support.golden import scaled
+from support.processes.cli_runs import run
 from support.tiered import Session, names, offsets, session
 
 import kts
-from kts.errors import CorruptRecordError, KtsWarning
+from kts.errors import CorruptRecordError, DamageWarning, KtsWarning
 from kts.offline.copy import copy
 from kts.offline.verify import verify_partition
 from kts.tables import sync
@@ -135,6 +137,49 @@ def test_the_last_copy_is_closed(tmp_path: Path) -> None:
                     left = offsets(log, on_error="skip", isolation=isolation)
             assert left == before[: len(left)] and log.segments[-1].base_offset <= len(left) < len(before)
             assert any(path.stem in str(each) for each in verify_partition(log))
+
+
+@pytest.mark.parametrize("name", ["local-4", "aiven-plain"])
+def test_the_last_copy_that_is_cut_is_an_error_at_every_door(tmp_path: Path, name: str) -> None:
+    """An object is put whole: what is no whole entry at its end is not what a crash leaves."""
+    one = session(name).copy(tmp_path)
+    path = objects(one, "ct-0", ".log")[-1]
+    data = path.read_bytes()
+    last = kts.scan_batches(data)["position"][-1].as_py()
+    path.write_bytes(data[: (last + len(data)) // 2])
+
+    def log() -> kts.PartitionLog:
+        return one.store_alone()["ct", 0]
+
+    asked: dict[str, Callable[[], Any]] = {
+        "scan": lambda: offsets(log()),
+        "read_committed": lambda: offsets(log(), isolation="read_committed"),
+        "time": lambda: log().offset_for_timestamp(2**62, unit="ms"),
+        "greatest": lambda: log().max_timestamp(),
+        "end": lambda: log().log_end_offset,
+        "stable": lambda: log().last_stable_offset,
+        "batches": lambda: log().batches().read_all(),
+        "sync": lambda: sync(None, tmp_path / "table", topics="ct", partitions=[0], remote=one.remote),
+        "copy": lambda: copy(None, tmp_path / "target", topics=["ct"], partitions=[0], remote=one.remote),
+        "segment": lambda: kts.scan(log().segments[-1].path).read_all(),
+        **{
+            command: partial(run, command, "--remote", one.remote, "--topic", "ct", "--partition", 0, code=3)
+            for command in ("dump", "ls", "stats", "batches")
+        },
+    }
+    for door, ask in asked.items():
+        print(door)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            try:
+                said = getattr(ask(), "stderr", "")
+            except CorruptRecordError as error:
+                said = str(error)
+        assert path.name in said, door
+        assert not any("crash" in str(each.message) for each in told)
+    with pytest.warns(DamageWarning, match=path.name):
+        assert offsets(log(), on_error="skip")
+    assert any(path.stem in str(each) for each in verify_partition(log()))
 
 
 @pytest.mark.parametrize("name, wrong, right", [("local", 1, 3), ("local", 3, 1), ("aiven-plain", 1, 3)])

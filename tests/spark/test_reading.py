@@ -12,6 +12,7 @@ import pytest
 from support.golden import golden
 from support.kafka.jvm import require_spark
 from support.sets.compressed import compress_logs
+from support.sets.partitions import log_of
 
 import kts
 from kts.codec.micros import MAX_MS
@@ -182,3 +183,34 @@ def test_a_timestamp_that_does_not_fit_names_its_record_also_where_offsets_are_n
     (task,) = plan_tasks(of_batches)
     with pytest.raises(InvalidTimestampError, match="of batch that ends at offset 2 in t-0 does not fit"):
         list(read_task(task, of_batches, headers))
+
+
+@pytest.mark.parametrize("granularity", ["record", "batch", "segment"])
+@pytest.mark.parametrize("base", [3, 6])
+def test_what_a_segment_has_behind_its_last_record_is_told(tmp_path: Path, granularity: str, base: int) -> None:
+    """Part of an entry: damage in the second of three segments, and in the last one what a crash leaves."""
+    require_spark()
+    from pyspark.sql.types import LongType, StructType
+
+    path = log_of(tmp_path, [5] * 9) / f"{base:020}.log"
+    where = f"position {path.stat().st_size}"
+    with path.open("ab") as file:
+        file.write(kts.encode({"value": [b"stray"]}, base_offset=9)[:40])
+    column = {"record": "offset", "batch": "lastOffset", "segment": "lastOffset"}[granularity]
+    schema = StructType().add(column, LongType())
+
+    def read(on_error: str) -> list[int]:
+        options = parse_options({"path": str(tmp_path), "granularity": granularity, "onError": on_error})
+        batches = [batch for task in plan_tasks(options) for batch in read_task(task, options, schema)]
+        return [offset for batch in batches for offset in batch.column(column).to_pylist()]
+
+    offsets = [2, 5, 8] if granularity == "segment" else list(range(9))
+    if base == 6:
+        with pytest.warns(kts.KtsWarning, match=where):
+            assert read("raise") == offsets
+        return
+    with pytest.raises(CorruptRecordError, match=where):
+        read("raise")
+    if granularity == "record":
+        with pytest.warns(kts.DamageWarning, match=where):
+            assert read("skip") == offsets
