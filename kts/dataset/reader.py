@@ -181,6 +181,7 @@ class RangeReader:
                     found = self.decode(start, data[:relative])
                     if self.is_past(found):
                         yield from self.finished(found)
+                        self.look_behind(start + relative)
                         return
                     if not self.options.skip_damage:
                         yield from self.finished(found)
@@ -203,6 +204,7 @@ class RangeReader:
                 expected = self.seen(found, expected)
                 if self.is_past(found):
                     yield from self.finished(found)
+                    self.look_behind(position)
                     return
                 if found.size_bytes:
                     self.pace.fit(len(data), found.size_bytes, self.slice_bytes)
@@ -335,6 +337,17 @@ class RangeReader:
     def ends_at_border(self) -> bool:
         """True if the range ends where the next segment begins, whatever the segment has behind that."""
         return self.part.closed == 1 and self.part.end_offset == self.part.following
+
+    def look_behind(self, position: int) -> None:
+        """With ``on_error="skip"``, tell damage behind the last record of a log: the range ends before it."""
+        end = self.part.end_position
+        if not self.options.skip_damage or self.part.closed or end != self.segment.size_bytes:
+            return
+        try:
+            next(self.segment.batches(position, end, AFTER_DAMAGE_BYTES, self.file), None)
+        except CorruptRecordError as error:
+            if next_sound_entry(self.segment, position, end, self.reached, self.budget) is None:
+                self.skipped(position, end, error.message)
 
     def look_at_border(self, found: DecodedSlice) -> None:
         """Tell once of offsets that the next segment has."""

@@ -29,6 +29,7 @@ import numpy as np
 
 from kts.arguments import choice
 from kts.behaviour import Behaviour
+from kts.codec.layout import OVERHEAD_BYTES
 from kts.config import FORMAT_OF_MAGIC
 from kts.coordinator_records.groups import TOPIC as GROUPS
 from kts.dataset.options import ON_ERROR, LogOptions, Path, RangeOptions, ScanOptions, TimeRange
@@ -915,7 +916,14 @@ def _whole_bytes(segment: Segment, end_offset: int | None) -> int:
             if end_offset is not None and (lasts >= end_offset).any():
                 return int(batches.positions()[int((lasts >= end_offset).argmax())])
             following = int(lasts[-1]) + 1
-        return slices.position if tail_fault(slices, file, segment, following) is None else size
+        if tail_fault(slices, file, segment, following) is not None:
+            return size
+        tail = size - slices.position
+        is_zeros = tail >= OVERHEAD_BYTES and not any(file.read(slices.position, OVERHEAD_BYTES))
+        if is_zeros and end_offset is None:  # of an incomplete entry, the search for the end told
+            left = f"{tail} zeros at position {slices.position} are left out"
+            warn(f"{segment.path}: {left}, such as a crash or preallocation leaves", segment.path)
+        return slices.position
 
 
 def _pieces(source: Readable, parts: Iterable[tuple[int, int]], progress: Progress | None) -> Iterator[bytes]:

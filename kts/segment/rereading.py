@@ -81,8 +81,14 @@ def unless_deleted(path: str) -> Iterator[None]:
         warn(f"{path}: the segment was deleted while it was read; its records are left out", path)
 
 
-def settled(read: Callable[[], Result]) -> Result:
+def settled(read: Callable[[], Result], *, goes_on: bool = False) -> Result:
     """The result of a read function, called again while files change or are deleted.
+
+    Parameters
+    ----------
+    goes_on : bool
+        The function goes on where its last call ended. Damage is raised at once then: another call might begin behind
+        it.
 
     Notes
     -----
@@ -94,7 +100,7 @@ def settled(read: Callable[[], Result]) -> Result:
         try:
             return read()
         except CorruptRecordError as error:
-            if vars(error) == before:
+            if goes_on or vars(error) == before:
                 raise
             before = vars(error)
         except LogStorageError as error:

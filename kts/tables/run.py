@@ -489,7 +489,7 @@ class Run:
         """Read and commit everything that is new."""
         try:
             for log in self.source.logs:
-                settled(partial(self._read, log))
+                settled(partial(self._read, log), goes_on=True)
         except (CorruptRecordError, OffsetOutOfRangeError):
             self._commit()  # what was read before
             raise
