@@ -20,7 +20,7 @@ import kts
 from kts.arguments import parse_address
 from kts.broker import wire
 from kts.broker.codes import ApiKey
-from kts.broker.following.client import Connection
+from kts.replica.client import Connection
 
 from .broker import JVM, class_path
 from .java import tool

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import kts
 from kts.broker.codes import ApiKey
-from kts.broker.following.client import Connection
 from kts.broker.metrics import Conversions
+from kts.replica.client import Connection
 
 if TYPE_CHECKING:
     from kts.testing import KtsBroker

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 import kts
-from kts.broker.following.client import Client
-from kts.broker.following.fetcher import Fetcher
-from kts.broker.following.follower import Follower
+from kts.replica.client import Client
+from kts.replica.fetcher import Fetcher
+from kts.replica.follower import Follower
 from kts.testing import KtsBroker
 
 DAY_MS = 86_400_000

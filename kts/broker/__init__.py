@@ -1,4 +1,4 @@
-"""A small Kafka broker over a log directory: one machine, loopback, for tests, replicas and migration.
+"""A small Kafka broker over a log directory: one machine, loopback, for tests and migration.
 
 Each part imports only the parts above it::
 
@@ -11,5 +11,4 @@ Each part imports only the parts above it::
     extensions  private versions of APIs, which something outside answers
     broker      the state of a broker: topics, groups, producer ids
     handlers/   one function for each API
-    following/  copies that follow a leader, and their client; imports only codes, wire, settings and topics
 """

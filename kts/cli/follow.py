@@ -24,10 +24,10 @@ from .inputs import (
 from .output import FINE, INTERRUPTED, TERMINATED, UNREADABLE, counted, note, print_json, progress, say, show_bytes
 
 if TYPE_CHECKING:
-    from kts.broker.following.client import Client
-    from kts.broker.following.fetcher import Fetcher
-    from kts.broker.following.follower import Follower
-    from kts.broker.following.topic_copy import TopicCopy
+    from kts.replica.client import Client
+    from kts.replica.fetcher import Fetcher
+    from kts.replica.follower import Follower
+    from kts.replica.topic_copy import TopicCopy
 
 ONCE_PATIENCE_S = 30.0
 BETWEEN_TRIES_S = 0.5
@@ -96,10 +96,10 @@ def command(
     size, format and retention; --config overrides them. Kafka 0.9 and 0.10 cannot describe their settings: then the
     copy deletes nothing, unless --config says so.
     """
-    from kts.broker.following.client import Client
-    from kts.broker.following.fetcher import Fetcher
-    from kts.broker.following.topic_copy import TopicCopy
     from kts.errors import InvalidTopicError
+    from kts.replica.client import Client
+    from kts.replica.fetcher import Fetcher
+    from kts.replica.topic_copy import TopicCopy
     from kts.segment.names import check_topic
 
     for topic in topics:
@@ -171,7 +171,7 @@ def find(copy: TopicCopy, client: Client) -> None:
 def patiently(ask: Callable[[], None], patience_s: float | None, stop: Stop) -> None:
     """Call ``ask``, and retry while the leader is unavailable."""
     from kts.broker.codes import ApiError
-    from kts.broker.following.fetcher import PASSING
+    from kts.replica.fetcher import PASSING
 
     since = time.monotonic()
     told = False

@@ -12,12 +12,12 @@ import pytest
 from kts.broker import wire
 from kts.broker.codes import ApiKey
 from kts.broker.extensions import PrivateVersions
-from kts.broker.following.client import Connection, DisconnectedError
 from kts.broker.wire import Fields
 from kts.broker.wire.messages import MESSAGES
 from kts.errors import InvalidRequestError, LogStorageError, UnsupportedVersionError
 from kts.log.log import Deleted
 from kts.protocol.fields import fields_of
+from kts.replica.client import Connection, DisconnectedError
 from kts.server.dispatch import OTHER_REQUEST_BYTES
 from kts.testing import Expired, KtsBroker
 

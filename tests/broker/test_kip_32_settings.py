@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 import kts
 from kts.broker.codes import ApiKey, ErrorCode
-from kts.broker.following.client import Connection
 from kts.cli import main
 from kts.errors import InvalidTimestampError, KtsError
+from kts.replica.client import Connection
 from kts.testing import KtsBroker
 
 T = 1_500_000_000_000

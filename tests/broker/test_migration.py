@@ -22,7 +22,7 @@ from support.kafka.brokers import Broker, write_properties
 
 import kts
 from kts.broker.codes import ApiKey, ErrorCode
-from kts.broker.following.client import Connection
+from kts.replica.client import Connection
 from kts.testing import KtsBroker
 
 pytestmark = pytest.mark.slow

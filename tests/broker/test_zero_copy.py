@@ -20,8 +20,8 @@ import kts
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
 from kts.broker.downconversion import down_convert, newest_magic
-from kts.broker.following.client import Connection
 from kts.errors import KtsError, LogStorageError
+from kts.replica.client import Connection
 from kts.segment import magics
 from kts.store.local import File
 from kts.testing import KtsBroker

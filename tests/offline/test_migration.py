@@ -17,9 +17,9 @@ from migration_parts import Client, Cost
 
 import kts
 from kts.broker.codes import ApiKey
-from kts.broker.following.client import Connection
 from kts.broker.metrics import FETCH, PRODUCE, Conversions
 from kts.offline.migration import SEND_BYTES, STEPS, Conversion, Requests, TopicPlan, plan
+from kts.replica.client import Connection
 from kts.testing import KtsBroker
 
 T = 1_460_000_000_000

@@ -17,10 +17,10 @@ from support.buckets.s3 import TestBucket
 
 import kts
 from kts.broker.broker import Broker
-from kts.broker.following.topic_copy import TopicCopy
 from kts.cli import main
 from kts.offline.truncate import truncate_in_place
 from kts.remote import buckets
+from kts.replica.topic_copy import TopicCopy
 from kts.store import files, local, publishing
 from kts.store.local import WritableFile
 

@@ -57,7 +57,7 @@ class OptionLeader:
     --------
     >>> import tempfile
     >>> from kts.broker import wire
-    >>> from kts.broker.following.client import Connection
+    >>> from kts.replica.client import Connection
     >>> from kts.proposals import options
     >>> from kts.testing import KtsBroker
     >>> folder = tempfile.TemporaryDirectory()

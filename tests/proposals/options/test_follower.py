@@ -15,9 +15,9 @@ import pytest
 from support.broker.option_replicas import SUFFIX, Replica, agree, catch_up, follow, replicas
 from support.golden import scaled
 
-from kts.broker.following.client import Connection
 from kts.errors import InvalidRequestError, KtsError, NotLeaderError
 from kts.proposals.options import OptionFollower, OptionLeader, OptionLog, TimeIndexEntry
+from kts.replica.client import Connection
 
 T = 1_500_000_000_000 - 1_500_000_000_000 % 60_000  # a full minute
 MINUTE_MS = 60_000

@@ -15,12 +15,12 @@ from support.golden import PATIENCE_S
 
 import kts
 from kts.broker.codes import ApiKey
-from kts.broker.following.client import Connection
 from kts.errors import CorruptRecordError, InvalidRequestError, LogClosedError, LogStorageError
 from kts.proposals import options
 from kts.proposals.options import OptionLeader, OptionLog, TimeIndexEntry
 from kts.proposals.options.leader import MOST_ENTRIES
 from kts.proposals.options.wire import FETCH, LIST_OFFSETS, PRODUCE, VERSION, ask_partition
+from kts.replica.client import Connection
 from kts.server import background
 from kts.store import local
 from kts.testing import Expired, KtsBroker

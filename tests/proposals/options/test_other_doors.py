@@ -17,10 +17,10 @@ import kts
 from kts import _codec
 from kts.behaviour import GENERATIONS
 from kts.broker.codes import ApiKey
-from kts.broker.following.client import Connection
 from kts.cli.app import cli
 from kts.offline.verify import verify
 from kts.proposals import options
+from kts.replica.client import Connection
 from kts.testing import KtsBroker
 
 OPTIONS = [1, 2, 3]

@@ -10,7 +10,7 @@ from support.broker.asking import answer
 
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
-from kts.broker.following.client import Connection
+from kts.replica.client import Connection
 
 Body = dict[str, Any]
 Ask = Callable[[ApiKey, int, Body], Body]

@@ -14,7 +14,7 @@ from support.waiting import wait_until
 
 import kts
 from kts.broker.codes import ApiKey
-from kts.broker.following.client import Client as Wire
+from kts.replica.client import Client as Wire
 from kts.segment.checkpoints import read_checkpoint
 
 T = 1_700_000_000_000

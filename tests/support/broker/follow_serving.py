@@ -15,9 +15,9 @@ from support.broker.wire_proxy import Proxy
 
 import kts
 from kts.broker.broker import Broker
-from kts.broker.following.client import Client
-from kts.broker.following.fetcher import Fetcher
-from kts.broker.following.follower import Follower, topic_id_text
+from kts.replica.client import Client
+from kts.replica.fetcher import Fetcher
+from kts.replica.follower import Follower, topic_id_text
 from kts.server.server import ServerThread
 
 SMALL = {"segment.bytes": "4000", "index.interval.bytes": "200", "retention.ms": "-1"}

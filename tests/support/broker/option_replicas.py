@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from kts.broker import wire
-from kts.broker.following.client import Connection
 from kts.log.log import Deleted
 from kts.proposals.options import (
     PRIVATE_VERSIONS,
@@ -19,6 +18,7 @@ from kts.proposals.options import (
     Producer,
     ProducerRecord,
 )
+from kts.replica.client import Connection
 from kts.testing import KtsBroker
 
 TOPIC = "orders"

@@ -98,8 +98,6 @@ def run(out: str, arguments: list[str]) -> None:
 
 
 def serve() -> None:
-    import kts.broker.following.fetcher
-    import kts.broker.following.topic_copy
     import kts.cli.follow
     import kts.log.log  # noqa: F401
 

@@ -21,8 +21,8 @@ from support.waiting import wait_until
 import kts
 from kts.arguments import parse_address
 from kts.broker.codes import ApiKey
-from kts.broker.following import client as client_module
-from kts.broker.following.client import Client, Connection, DisconnectedError
+from kts.replica import client as client_module
+from kts.replica.client import Client, Connection, DisconnectedError
 
 SETTINGS = {"auto.create.topics.enable": "true", "log.segment.bytes": 8000, "log.index.interval.bytes": 200}
 GIVEN = {"segment.bytes": 8000, "index.interval.bytes": 200, "retention.ms": -1}

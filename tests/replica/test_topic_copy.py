@@ -12,10 +12,10 @@ from support.broker.follow_serving import SMALL, KtsLeader
 from support.processes.cli_runs import run
 
 import kts
-from kts.broker.following.client import Client
-from kts.broker.following.fetcher import Fetcher
-from kts.broker.following.topic_copy import TopicCopy, log_settings
 from kts.broker.topics import topic_file
+from kts.replica.client import Client
+from kts.replica.fetcher import Fetcher
+from kts.replica.topic_copy import TopicCopy, log_settings
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from kts.broker.codes import ApiError, ErrorCode
-from kts.broker.following.client import Client, Connection
-from kts.broker.following.follower import Follower
 from kts.errors import CorruptRecordError, InvalidOffsetError, InvalidRequestError, KtsError
+from kts.replica.client import Client, Connection
+from kts.replica.follower import Follower
 
 BACKOFF_S = 0.1
 LONGEST_BACKOFF_S = 2.0

@@ -8,19 +8,19 @@ from typing import Any
 
 from kts.arguments import INT32_MAX
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
-from kts.broker.following.client import (
+from kts.codec.layout import Entries
+from kts.codec.validate import validate_follower
+from kts.errors import CorruptRecordError, InvalidRequestError, RecordTooLargeError
+from kts.log.log import Log
+from kts.model import EARLIEST, LATEST, ZERO_UUID, topic_id_text
+from kts.replica.client import (
     Client,
     Connection,
     FetchPartition,
     TopicMetadata,
     error_of,
 )
-from kts.broker.following.divergence import first_difference, truncation
-from kts.codec.layout import Entries
-from kts.codec.validate import validate_follower
-from kts.errors import CorruptRecordError, InvalidRequestError, RecordTooLargeError
-from kts.log.log import Log
-from kts.model import EARLIEST, LATEST, ZERO_UUID, topic_id_text
+from kts.replica.divergence import first_difference, truncation
 
 
 class Follower:

@@ -17,7 +17,7 @@ from support.processes.cli_runs import lines
 import kts
 from kts.broker import wire
 from kts.broker.codes import ApiKey
-from kts.broker.following.follower import Follower
+from kts.replica.follower import Follower
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import kts
-from kts.broker.following.divergence import Truncation, first_difference, record_from, truncation
 from kts.log.epochs import end_offset_for
+from kts.replica.divergence import Truncation, first_difference, record_from, truncation
 
 EPOCHS = [(1, 10), (3, 20), (6, 30)]
 END = 40

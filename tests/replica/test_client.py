@@ -20,8 +20,8 @@ from support.broker.wire_proxy import Proxy, as_it_is, joined
 import kts
 from kts.broker import wire
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
-from kts.broker.following.client import Client, DisconnectedError
 from kts.errors import UnsupportedVersionError
+from kts.replica.client import Client, DisconnectedError
 
 
 @pytest.fixture

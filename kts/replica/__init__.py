@@ -6,9 +6,9 @@
         Fetcher(client, [Follower(log, client)]).catch_up()
 """
 
-from kts.broker.following.client import Client
-from kts.broker.following.fetcher import Fetcher
-from kts.broker.following.follower import Follower
-from kts.broker.following.topic_copy import TopicCopy
+from kts.replica.client import Client
+from kts.replica.fetcher import Fetcher
+from kts.replica.follower import Follower
+from kts.replica.topic_copy import TopicCopy
 
 __all__ = ["Client", "Fetcher", "Follower", "TopicCopy"]
