@@ -206,7 +206,7 @@ DELETE = """from kts.broker.topics import Topics
             topics.delete(name)"""
 METADATA = """import asyncio
     from kts.broker.broker import Broker
-    from kts.broker.codes import ApiKey
+    from kts.broker.wire.messages import ApiKey
     from kts.broker.handlers import handle
     from kts.broker.request import Request
     body = {"topics": [{"name": f"t{number}", "topic_id": bytes(16)} for number in range(count)]}

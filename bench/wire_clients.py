@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import kts
 from kts.arguments import parse_address
 from kts.broker import wire
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.replica.client import Connection
 
 from .broker import JVM, class_path

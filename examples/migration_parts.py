@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import kts
-from kts.broker.codes import ApiKey
 from kts.broker.metrics import Conversions
+from kts.broker.wire.messages import ApiKey
 from kts.replica.client import Connection
 
 if TYPE_CHECKING:

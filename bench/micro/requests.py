@@ -11,9 +11,9 @@ from typing import Any
 import kts
 from bench.corpora import START_MS
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
 from kts.broker.handlers import handle
 from kts.broker.request import Request
+from kts.broker.wire.messages import ApiKey
 
 from .append import NOW_MS, appending, new_folder, sets, topic
 from .cases import Case, Pair, Settings, Work, corpus_of

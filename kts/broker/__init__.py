@@ -2,13 +2,13 @@
 
 Each part imports only the parts above it::
 
-    codes       error codes, API keys
-    wire/       requests and responses as bytes
+    codes       error codes
+    wire/       API keys; requests and responses as bytes
     settings/   the settings of a broker and its topics
     topics/     topics and partitions in a log directory
     groups/     members, generations, committed offsets
     (modules)   shared by handlers: reading, checking and converting records, waiting, threads
     extensions  private versions of APIs, which something outside answers
     broker      the state of a broker: topics, groups, producer ids
-    handlers/   one function for each API
+    handlers/   a file for each API, by its key and name
 """

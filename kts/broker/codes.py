@@ -1,6 +1,6 @@
-"""Kafka's API keys and error codes, the exception for an error code, and the response fields of an error.
+"""Kafka's error codes, the exception for an error code, and the response fields of an error.
 
-Source: Errors, ApiKeys (4.3).
+Source: Errors (4.3).
 """
 
 from __future__ import annotations
@@ -31,48 +31,6 @@ from kts.errors import (
 )
 
 NO_TRANSACTIONS = "kts has no transactions yet: leave transactional.id out (enable.idempotence works without it)"
-
-
-class ApiKey(IntEnum):
-    """The APIs that the broker serves."""
-
-    PRODUCE = 0
-    FETCH = 1
-    LIST_OFFSETS = 2
-    METADATA = 3
-    OFFSET_COMMIT = 8
-    OFFSET_FETCH = 9
-    FIND_COORDINATOR = 10
-    JOIN_GROUP = 11
-    HEARTBEAT = 12
-    LEAVE_GROUP = 13
-    SYNC_GROUP = 14
-    DESCRIBE_GROUPS = 15
-    LIST_GROUPS = 16
-    API_VERSIONS = 18
-    CREATE_TOPICS = 19
-    DELETE_TOPICS = 20
-    DELETE_RECORDS = 21
-    INIT_PRODUCER_ID = 22
-    OFFSET_FOR_LEADER_EPOCH = 23
-    DESCRIBE_ACLS = 29
-    CREATE_ACLS = 30
-    DELETE_ACLS = 31
-    DESCRIBE_CONFIGS = 32
-    ALTER_CONFIGS = 33
-    DESCRIBE_LOG_DIRS = 35
-    CREATE_PARTITIONS = 37
-    DELETE_GROUPS = 42
-    ELECT_LEADERS = 43
-    INCREMENTAL_ALTER_CONFIGS = 44
-    ALTER_PARTITION_REASSIGNMENTS = 45
-    LIST_PARTITION_REASSIGNMENTS = 46
-    OFFSET_DELETE = 47
-    DESCRIBE_QUORUM = 55
-    DESCRIBE_CLUSTER = 60
-    DESCRIBE_PRODUCERS = 61
-    DESCRIBE_TRANSACTIONS = 65
-    LIST_TRANSACTIONS = 66
 
 
 class ErrorCode(IntEnum):
@@ -229,3 +187,6 @@ def failed(error: KtsError) -> dict[str, Any]:
 def refusal(code: ErrorCode, message: str | None = None) -> dict[str, Any]:
     """The response fields for an error code."""
     return {"error_code": int(code), "error_message": message or DEFAULT_MESSAGES.get(code)}
+
+
+DONE = refusal(ErrorCode.NONE)  # the response fields without an error

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from kts.broker import wire
-from kts.broker.codes import ApiKey
 from kts.broker.request import Request
 from kts.broker.threads import in_thread
 from kts.broker.topics import Retained
 from kts.broker.wire import Fields
+from kts.broker.wire.messages import ApiKey
 from kts.errors import KtsError, UnsupportedVersionError
 from kts.log.log import Deleted
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from kts.broker.codes import ApiError, ErrorCode
+from kts.broker.leaders import why_closed
 from kts.broker.threads import TimeSlice
 from kts.broker.topics import Topics
 from kts.broker.topics.partition import Partition
@@ -144,13 +145,6 @@ def _read_at_once(stored: Sliced, magic: int) -> bytes:
     data = lent.read()
     lent.close()
     return data
-
-
-def why_closed(topics: Topics, partition: Partition) -> ErrorCode:
-    """The error of a partition whose log is closed: its topic was deleted, or the disk failed."""
-    if topics.partition(partition.topic, partition.index) is not partition:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def _diverging(log: Log, offset: int, last_epoch: int) -> tuple[int, int] | None:

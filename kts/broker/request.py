@@ -9,6 +9,9 @@ class ConnectionClose(Exception):
     """Raised by a handler to close the connection without an answer."""
 
 
+Body = dict[str, Any]  # a struct of a request or response, by the names of its fields
+
+
 class Peer(NamedTuple):
     """Both ends of a client connection.
 
@@ -46,5 +49,5 @@ class Request(NamedTuple):
     api_key: int
     version: int
     client_id: str | None
-    body: dict[str, Any]
+    body: Body
     connection: Peer = IN_PROCESS

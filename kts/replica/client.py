@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Self
 
 from kts.arguments import parse_address, show_address
 from kts.broker import wire
-from kts.broker.codes import ApiError, ApiKey, ErrorCode
+from kts.broker.codes import ApiError, ErrorCode
+from kts.broker.wire.messages import ApiKey
 from kts.errors import InvalidRequestError, UnsupportedVersionError
 from kts.model import ZERO_UUID
 

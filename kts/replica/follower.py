@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kts.arguments import INT32_MAX
-from kts.broker.codes import ApiError, ApiKey, ErrorCode
+from kts.broker.codes import ApiError, ErrorCode
+from kts.broker.wire.messages import ApiKey
 from kts.codec.layout import Entries
 from kts.codec.validate import validate_follower
 from kts.errors import CorruptRecordError, InvalidRequestError, RecordTooLargeError

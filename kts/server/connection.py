@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from kts.broker.codes import ApiKey
 from kts.broker.request import ConnectionClose, Peer
 from kts.broker.wire import api_key_of
+from kts.broker.wire.messages import ApiKey
 from kts.errors import KtsError
 from kts.server.framing import LEAST_BUFFER, Framing
 from kts.server.limits import Memory, PipelineQueue, Places

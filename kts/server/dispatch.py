@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from kts.broker import wire
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.codes import ErrorCode
 from kts.broker.handlers import handle
 from kts.broker.request import ConnectionClose, Peer, Request
 from kts.broker.wire import RequestHeader, api_key_of, decode_request, encode_response
-from kts.broker.wire.messages import MESSAGES
+from kts.broker.wire.messages import MESSAGES, ApiKey
 from kts.errors import InvalidRequestError, KtsError, UnsupportedVersionError
 from kts.server.sending import Chunk
 

@@ -9,7 +9,7 @@ from support.clients.raw_client import RawClient
 
 import kts
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.server.server import ServerThread
 
 

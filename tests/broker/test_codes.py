@@ -1,22 +1,18 @@
-"""Kafka's numbers of APIs and errors, and the fields of an answer that refuses."""
+"""Kafka's numbers of errors, and the fields of an answer that refuses."""
 
 from __future__ import annotations
 
 import pickle
 
-import kio.index
 import pytest
 from kio.schema.errors import ErrorCode as ErrorOfKio
 
-from kts.broker.codes import ApiError, ApiKey, ErrorCode, failed, refusal
+from kts.broker.codes import ApiError, ErrorCode, failed, refusal
 from kts.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
 
-def test_apis_and_errors_have_kafkas_numbers_and_names() -> None:
+def test_errors_have_kafkas_numbers_and_names() -> None:
     """The package kio has them from Kafka's own definitions."""
-    assert {key.name.lower(): int(key) for key in ApiKey}.items() <= {
-        name: key for key, name in kio.index.api_key_map.items()
-    }.items()
     assert {code.name.lower(): int(code) for code in ErrorCode}.items() <= {
         code.name: code.value for code in ErrorOfKio
     }.items()

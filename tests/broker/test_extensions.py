@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from kts.broker import wire
-from kts.broker.codes import ApiKey
 from kts.broker.extensions import PrivateVersions
 from kts.broker.wire import Fields
-from kts.broker.wire.messages import MESSAGES
+from kts.broker.wire.messages import MESSAGES, ApiKey
 from kts.errors import InvalidRequestError, LogStorageError, UnsupportedVersionError
 from kts.log.log import Deleted
 from kts.protocol.fields import fields_of

@@ -18,8 +18,8 @@ from kts.broker.fetching import (
     ReadResult,
     aborted_transactions,
     read_partitions,
-    why_closed,
 )
+from kts.broker.leaders import why_closed
 from kts.broker.topics import Topics
 from kts.store.local import FileRange
 

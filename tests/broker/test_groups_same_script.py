@@ -16,7 +16,8 @@ from support.waiting import wait_until
 
 from kts.broker import wire
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.codes import ErrorCode
+from kts.broker.wire.messages import ApiKey
 from kts.server.server import ServerThread
 
 Body = dict[str, Any]

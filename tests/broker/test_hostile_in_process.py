@@ -17,7 +17,8 @@ from support.clients.raw_client import RawClient, batch
 from support.golden import scaled
 
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.codes import ErrorCode
+from kts.broker.wire.messages import ApiKey
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 import kts
-from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.codes import ErrorCode
+from kts.broker.wire.messages import ApiKey
 from kts.cli import main
 from kts.errors import InvalidTimestampError, KtsError
 from kts.replica.client import Connection

@@ -21,7 +21,8 @@ from support.golden import PATIENCE_S
 from support.kafka.brokers import Broker, write_properties
 
 import kts
-from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.codes import ErrorCode
+from kts.broker.wire.messages import ApiKey
 from kts.replica.client import Connection
 from kts.testing import KtsBroker
 

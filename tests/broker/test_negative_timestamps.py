@@ -12,7 +12,7 @@ from support.processes.cli_runs import run
 
 import kts
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.testing import KtsBroker
 
 TOPIC, BROKER = 2, 4

@@ -15,7 +15,8 @@ from support.kafka.brokers import Broker as RealBroker
 
 import kts
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.codes import ErrorCode
+from kts.broker.wire.messages import ApiKey
 from kts.server.server import ServerThread
 
 OPERATIONS = 600

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
 from kts.broker.request import Peer, Request
+from kts.broker.wire.messages import ApiKey
 
 
 def test_a_request_from_inside_the_process_reached_no_address_of_the_broker(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from support.waiting import wait_until
 
 import kts
 from kts.broker import wire
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.offline.verify import verify
 
 pytestmark = pytest.mark.slow

@@ -21,8 +21,8 @@ from support.kafka.two_broker_answers import differences as compared
 
 import kts
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
 from kts.broker.topics import Topics
+from kts.broker.wire.messages import ApiKey
 
 NOW = time.time_ns() // 1_000_000  # producers that were silent for a day are forgotten at a start
 GIVEN = {"log.retention.ms": SETTINGS["log.retention.ms"], "node.id": 1}

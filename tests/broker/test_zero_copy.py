@@ -18,8 +18,8 @@ from support.waiting import wait_for_later_changes
 
 import kts
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
 from kts.broker.downconversion import down_convert, newest_magic
+from kts.broker.wire.messages import ApiKey
 from kts.errors import KtsError, LogStorageError
 from kts.replica.client import Connection
 from kts.segment import magics

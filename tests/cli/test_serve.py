@@ -22,7 +22,8 @@ from support.processes.cli_runs import run
 
 import kts
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.codes import ErrorCode
+from kts.broker.wire.messages import ApiKey
 from kts.cli.serve import command
 
 pytestmark = pytest.mark.slow

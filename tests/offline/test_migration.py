@@ -16,8 +16,8 @@ from migration_parts import FETCH_BYTES as EXAMPLES_FETCH_BYTES
 from migration_parts import Client, Cost
 
 import kts
-from kts.broker.codes import ApiKey
 from kts.broker.metrics import FETCH, PRODUCE, Conversions
+from kts.broker.wire.messages import ApiKey
 from kts.offline.migration import SEND_BYTES, STEPS, Conversion, Requests, TopicPlan, plan
 from kts.replica.client import Connection
 from kts.testing import KtsBroker

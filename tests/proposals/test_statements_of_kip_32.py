@@ -21,7 +21,8 @@ from support.reference import reference
 import kts
 from kts.broker import wire
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.codes import ErrorCode
+from kts.broker.wire.messages import ApiKey
 from kts.testing import KtsBroker
 
 NOW = 1_460_000_000_000

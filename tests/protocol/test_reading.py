@@ -13,7 +13,7 @@ from support.broker.wire_bodies import decoded, every_layout, frame_of, label, r
 from support.golden import scaled
 
 from kts.broker import wire
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.errors import InvalidRequestError, UnsupportedVersionError
 
 PLACES = scaled(15, 60)  # behind the header's API and version, in each message

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kts.broker import wire
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.errors import InvalidRequestError
 
 

@@ -19,7 +19,8 @@ from support.broker.wire_proxy import Proxy, as_it_is, joined
 
 import kts
 from kts.broker import wire
-from kts.broker.codes import ApiError, ApiKey, ErrorCode
+from kts.broker.codes import ApiError, ErrorCode
+from kts.broker.wire.messages import ApiKey
 from kts.errors import UnsupportedVersionError
 from kts.replica.client import Client, DisconnectedError
 

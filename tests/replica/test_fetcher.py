@@ -16,7 +16,7 @@ from support.processes.cli_runs import lines
 
 import kts
 from kts.broker import wire
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.replica.follower import Follower
 
 

@@ -20,7 +20,7 @@ from support.waiting import wait_until
 
 import kts
 from kts.arguments import parse_address
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.replica import client as client_module
 from kts.replica.client import Client, Connection, DisconnectedError
 

@@ -15,7 +15,7 @@ from support.broker.wire_proxy import as_it_is, joined
 
 import kts
 from kts.broker import wire
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 
 # The newest versions that releases serve, of what a follower asks for; what is not there was not served.
 RELEASES: dict[str, dict[ApiKey, int]] = {

@@ -15,7 +15,7 @@ from support.processes.cli_runs import run
 
 import kts
 from kts.broker import wire
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from support.clients.raw_client import RawClient
 import kts
 from kts.broker import wire
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.server.server import ServerThread
 
 NOW = 1_500_000_000_000

@@ -11,9 +11,9 @@ from support.broker.asking import Asking
 
 from kts.broker import wire
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.codes import ErrorCode
 from kts.broker.request import ConnectionClose, Peer, Request
-from kts.broker.wire.messages import MESSAGES
+from kts.broker.wire.messages import MESSAGES, ApiKey
 from kts.errors import InvalidRequestError, UnsupportedVersionError
 from kts.log.log import Deleted
 from kts.protocol.fields import fields_of

@@ -19,7 +19,7 @@ from support.golden import PATIENCE_S, scaled
 
 from kts.broker import wire
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.server.event_loop import THREADS
 
 pytestmark = pytest.mark.slow

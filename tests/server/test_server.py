@@ -14,8 +14,8 @@ from support.clients.raw_client import RawClient, batch, fetch_body
 from support.golden import PATIENCE_S
 
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
 from kts.broker.request import Request
+from kts.broker.wire.messages import ApiKey
 from kts.errors import InvalidRequestError
 from kts.server.server import Server, ServerThread, check_address, is_loopback
 

@@ -1,43 +1,27 @@
-"""One handler for each API; ``handle`` finds the one for a request."""
+"""One file for each API, found by its key and name; ``handle`` answers a request by the one of its API."""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from importlib import import_module
 from typing import Any
 
 from kts.broker.broker import Broker, Handler
-from kts.broker.codes import ApiKey
-from kts.broker.handlers import (
-    acls,
-    cluster,
-    configs,
-    fetch,
-    groups,
-    offsets,
-    produce,
-    producers,
-    replicas,
-    topics,
-)
-from kts.broker.request import Request
+from kts.broker.request import Body, Request
 from kts.broker.wire import PRIVATE_FROM
+from kts.broker.wire.messages import ApiKey
 from kts.errors import UnsupportedVersionError
 
-HANDLERS: dict[int, Handler] = {
-    **acls.HANDLERS,
-    **cluster.HANDLERS,
-    **configs.HANDLERS,
-    **fetch.HANDLERS,
-    **groups.HANDLERS,
-    **offsets.HANDLERS,
-    **produce.HANDLERS,
-    **producers.HANDLERS,
-    **replicas.HANDLERS,
-    **topics.HANDLERS,
-}
+
+def module_of(api: ApiKey) -> str:
+    """The module of an API, whose ``handle`` answers its requests."""
+    return f"{__name__}.api_{api:02}_{api.name.lower()}"
 
 
-def handle(broker: Broker, request: Request) -> Coroutine[Any, Any, dict[str, Any] | None]:
+HANDLERS: dict[int, Handler] = {api: import_module(module_of(api)).handle for api in ApiKey}
+
+
+def handle(broker: Broker, request: Request) -> Coroutine[Any, Any, Body | None]:
     """Answer a request: the body of the response, or None if the client wants none.
 
     Raises
@@ -51,5 +35,5 @@ def handle(broker: Broker, request: Request) -> Coroutine[Any, Any, dict[str, An
         return broker.private.handle(request)
     handler = HANDLERS.get(request.api_key)
     if handler is None:
-        raise UnsupportedVersionError(f"expected an API that is served, found {ApiKey(request.api_key).name}")
+        raise UnsupportedVersionError(f"expected an API that is served, found {request.api_key}")
     return handler(broker, request)

@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from kts.broker.codes import ApiKey
-from kts.broker.wire.messages import MESSAGES, Message
+from kts.broker.wire.messages import MESSAGES, ApiKey, Message
 from kts.errors import InvalidRequestError, UnsupportedVersionError
 from kts.protocol.fields import Field
 from kts.protocol.reading import Cursor, Read, struct_reader

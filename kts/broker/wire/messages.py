@@ -1,18 +1,61 @@
 """The layouts of all messages on the wire, parsed from tables.
 
 A message starts with ``API first-last flexible first+`` (or ``none``), and has a ``request`` and a ``response``, whose
-lines are fields as in ``kts.protocol.fields``.
+lines are fields as in ``kts.protocol.fields``. ``ApiKey`` has the number of each.
 
-Source: the message definitions of Kafka 3.9 (clients/src/main/resources/common/message) and the schemas of 4.3.1.
+Source: ApiKeys and the message definitions of Kafka 3.9 (clients/src/main/resources/common/message), and the schemas of
+4.3.1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import NamedTuple
 
-from kts.broker.codes import ApiKey
 from kts.protocol.fields import NONE, Field, fields_of, versions_of
+
+
+class ApiKey(IntEnum):
+    """The APIs that the broker serves."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_QUORUM = 55
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
 
 
 class Message(NamedTuple):

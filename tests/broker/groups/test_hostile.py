@@ -13,10 +13,9 @@ from support.broker.wire_bodies import random_body
 
 from kts.broker import wire
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
 from kts.broker.handlers import handle
 from kts.broker.request import Request
-from kts.broker.wire.messages import MESSAGES
+from kts.broker.wire.messages import MESSAGES, ApiKey
 from kts.errors import InvalidRequestError
 
 REQUESTS = 1500

@@ -9,9 +9,9 @@ import pytest
 from support.broker.asking import Asking
 
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
 from kts.broker.settings.broker import SETTINGS, BrokerConfig
 from kts.broker.settings.inert import CLEANER, INERT
+from kts.broker.wire.messages import ApiKey
 
 
 def broker_settings(asking: Asking, *keys: str, name: str = "1") -> dict[str, Any]:

@@ -18,11 +18,12 @@ from support.disk.scripted_lives import quick_directory
 import kts
 from kts.broker import wire
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
-from kts.broker.handlers import cluster, handle
+from kts.broker.handlers import handle
+from kts.broker.handlers.api_03_metadata import CREATED_AT_ONCE
 from kts.broker.request import Request
 from kts.broker.topics import NewTopic, Topics
 from kts.broker.topics.topic_file import LEAST_CHANGES, TopicEntry, TopicFile, TopicStore, read
+from kts.broker.wire.messages import ApiKey
 
 FILE = "kts-topics.json"
 ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -149,7 +150,7 @@ def test_others_are_answered_while_a_request_makes_many_topics(quick: Path) -> N
         return Request(header.api_key, header.api_version, header.client_id, decoded)
 
     async def ask(broker: Broker) -> tuple[int, int]:
-        topics = [{"name": f"t{number}"} for number in range(3 * cluster.CREATED_AT_ONCE)]
+        topics = [{"name": f"t{number}"} for number in range(3 * CREATED_AT_ONCE)]
         body = {"topics": topics, "allow_auto_topic_creation": True}
         making = asyncio.ensure_future(handle(broker, request(ApiKey.METADATA, 4, body)))
         others = 0
@@ -166,7 +167,7 @@ def test_others_are_answered_while_a_request_makes_many_topics(quick: Path) -> N
 
     with Broker(quick) as broker:
         others, made = asyncio.run(ask(broker))
-        assert made == 3 * cluster.CREATED_AT_ONCE == len(broker.topics.names())
+        assert made == 3 * CREATED_AT_ONCE == len(broker.topics.names())
         assert others > 3
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import kio.index
 import pytest
 from support.broker.wire_bodies import plain
 
 from kts.broker import wire
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.errors import UnsupportedVersionError
 
 T = "0001 74"  # the string t
@@ -253,6 +254,12 @@ def test_the_header_of_a_version_that_is_not_served_can_be_read() -> None:
         wire.decode_request(frame)
     with pytest.raises(UnsupportedVersionError, match=r"expected an API key of \[0, 1, 2, .*, 66\], found 4"):
         wire.decode_request(memoryview(b("0004 0000 00000005 0001 63")))
+
+
+def test_apis_have_kafkas_numbers_and_names() -> None:
+    """The package kio has them from Kafka's own definitions."""
+    named = {name: key for key, name in kio.index.api_key_map.items()}
+    assert {key.name.lower(): int(key) for key in ApiKey}.items() <= named.items()
 
 
 def test_the_served_versions_are_from_the_oldest_on() -> None:

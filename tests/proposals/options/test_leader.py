@@ -14,7 +14,7 @@ from support.broker.option_replicas import LAYOUTS, TOPIC, Replica, replicas
 from support.golden import PATIENCE_S
 
 import kts
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.errors import CorruptRecordError, InvalidRequestError, LogClosedError, LogStorageError
 from kts.proposals import options
 from kts.proposals.options import OptionLeader, OptionLog, TimeIndexEntry

@@ -16,7 +16,7 @@ from support.sets.option_logs import Replica
 import kts
 from kts import _codec
 from kts.behaviour import GENERATIONS
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.cli.app import cli
 from kts.offline.verify import verify
 from kts.proposals import options

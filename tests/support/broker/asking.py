@@ -8,13 +8,19 @@ from typing import Any
 import kts
 from kts.broker import wire
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
 from kts.broker.handlers import handle
 from kts.broker.request import Request
 from kts.broker.topics import Topic
+from kts.broker.wire.messages import ApiKey
 from kts.store.local import FileRange
 
 Body = dict[str, Any]
+
+
+def versions(api: ApiKey) -> list[int]:
+    """All served versions of an API."""
+    first, last = wire.versions(api)
+    return list(range(first, last + 1))
 
 
 async def answer(broker: Broker, api: ApiKey, version: int, body: Body, client_id: str | None = "tests") -> Body | None:
@@ -117,3 +123,11 @@ class Asking:
         rest = {"replica_id": -1, **{key: value for key, value in more.items() if key not in keys}}
         body = {**rest, "topics": [{"name": topic, "partitions": [one]}]}
         return self.ask(ApiKey.LIST_OFFSETS, version, body)["topics"][0]["partitions"][0]
+
+
+NOT_FOUND = (0, -1, -1)
+
+
+def listed(row: Body) -> tuple[int, int, int]:
+    """The error, timestamp and offset of a row of ListOffsets."""
+    return row["error_code"], row["timestamp"], row["offset"]

@@ -9,7 +9,7 @@ from typing import Any
 from support.broker.asking import answer
 
 from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.replica.client import Connection
 
 Body = dict[str, Any]
@@ -27,6 +27,11 @@ class Asked:
         found = asyncio.run(answer(self.broker, api, version, body))
         assert found is not None
         return found
+
+
+def codes(found: list[Body]) -> dict[str, int]:
+    """The error codes of an answer's topics by their names."""
+    return {one["name"]: one["error_code"] for one in found}
 
 
 def real(bootstrap: str) -> Connection:

@@ -13,7 +13,7 @@ from support.processes.cli_runs import lines
 from support.waiting import wait_until
 
 import kts
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 from kts.replica.client import Client as Wire
 from kts.segment.checkpoints import read_checkpoint
 

@@ -22,7 +22,7 @@ from typing import NamedTuple, Self
 from support import ROOT, TESTS
 from support.clients.raw_client import RawClient, batch
 
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 
 PAUSE_S = 0.02
 

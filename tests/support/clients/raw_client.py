@@ -11,7 +11,7 @@ from support.golden import PATIENCE_S
 
 import kts
 from kts.broker import wire
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 
 
 class RawClient:

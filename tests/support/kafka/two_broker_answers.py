@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from support.reference import reference
 
-from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.codes import ErrorCode
+from kts.broker.wire.messages import ApiKey
 
 IDENTITY = [
     "name",

@@ -14,7 +14,7 @@ from support.kafka.two_broker_answers import Facts, Window, comparable, differen
 from support.kafka.two_broker_script import Operation, Script, resolved
 
 from kts.broker import wire
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 
 NO_ANSWER = "no answer came"
 SETTLED = "twisted"  # a topic whose settings the script leaves alone

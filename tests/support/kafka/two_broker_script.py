@@ -12,7 +12,7 @@ from support.sets.two_broker_records import DAY, HOUR, bad_set, encoded, good_se
 
 import kts
 from kts.broker import wire
-from kts.broker.codes import ApiKey
+from kts.broker.wire.messages import ApiKey
 
 # The newest versions of 3.9.
 NEWEST = {ApiKey.PRODUCE: 11, ApiKey.FETCH: 17, ApiKey.LIST_OFFSETS: 9, ApiKey.METADATA: 12, ApiKey.DESCRIBE_CLUSTER: 1}
