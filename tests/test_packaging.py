@@ -106,9 +106,10 @@ def test_the_wheel_has_both_packages_the_extensions_and_their_stubs(wheel: Path)
     assert extensions == {"kts/_codec", "kts/_timeindex", "kts/proposals/options/_messages", "kts/tables/_values"}
     assert {"kts/_codec.pyi", "kts/_timeindex.pyi", "kts/py.typed", "pyspark_kts/__init__.py", "kts_pytest.py"} <= names
     suffixes = {Path(name).suffix for name in names if not name.split("/")[0].endswith(".dist-info")}
-    assert suffixes <= {".py", ".pyi", ".so", ".typed", ".gz"}, "sources of the extensions do not belong in the wheel"
-    modules = {str(path.relative_to(ROOT)) for name in ("kts", "pyspark_kts") for path in (ROOT / name).rglob("*.py")}
-    assert modules <= names
+    assert suffixes <= {".py", ".pyi", ".so", ".typed", ".gz", ".txt"}, "no sources of extensions belong in the wheel"
+    for kind in ("py", "txt", "gz"):
+        found = [path for name in ("kts", "pyspark_kts") for path in (ROOT / name).rglob(f"*.{kind}")]
+        assert {str(path.relative_to(ROOT)) for path in found} <= names
 
 
 def test_the_sdist_carries_sources_stubs_and_tests_but_nothing_generated(sdist: Path) -> None:
