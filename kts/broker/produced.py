@@ -110,7 +110,7 @@ class ProducedRecords:
             raise UnsupportedForMessageFormatError(message)
         return convert(self.records, config.magic, generation=DEFAULT.release, lossless=True)
 
-    def takes_long(self, config: LogConfig) -> bool:
+    def needs_thread(self, config: LogConfig) -> bool:
         """Whether to append in a thread: there is much to read or decompress, or something to compress."""
         if self.first is None:
             return False

@@ -26,7 +26,7 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._changed = asyncio.Event()
-        self._told = False
+        self._woken = False
 
     def __enter__(self) -> Self:
         for partition in self._partitions:
@@ -39,9 +39,9 @@ class Watch:
 
     def _note(self) -> None:
         """Called by a partition, in any thread, possibly after the event loop has ended."""
-        if self._told:
+        if self._woken:
             return
-        self._told = True
+        self._woken = True
         if threading.get_ident() == self._thread:
             self._changed.set()
         elif not self._loop.is_closed():
@@ -58,5 +58,5 @@ class Watch:
         except TimeoutError:
             return False
         self._changed.clear()
-        self._told = False
+        self._woken = False
         return True

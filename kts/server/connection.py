@@ -9,12 +9,12 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from kts.broker.request import ConnectionClose, Peer
-from kts.broker.wire import api_key_of
+from kts.broker.wire import Chunk, api_key_of
 from kts.broker.wire.messages import ApiKey
 from kts.errors import KtsError
 from kts.server.framing import LEAST_BUFFER, Framing
 from kts.server.limits import Memory, PipelineQueue, Places
-from kts.server.sending import Chunk, Sender
+from kts.server.sending import Sender
 
 log = logging.getLogger("kts.broker")
 

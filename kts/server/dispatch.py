@@ -13,10 +13,9 @@ from kts.broker.broker import Broker
 from kts.broker.codes import ErrorCode
 from kts.broker.handlers import handle
 from kts.broker.request import ConnectionClose, Peer, Request
-from kts.broker.wire import RequestHeader, api_key_of, decode_request, encode_response
+from kts.broker.wire import Chunk, RequestHeader, api_key_of, decode_request, encode_response
 from kts.broker.wire.messages import MESSAGES, ApiKey
 from kts.errors import InvalidRequestError, KtsError, UnsupportedVersionError
-from kts.server.sending import Chunk
 
 T = TypeVar("T")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 
+from kts.broker.wire import Chunk
 from kts.errors import LogStorageError
 from kts.store.local import FileRange
-
-Chunk = bytes | memoryview | FileRange
 
 PIECE_BYTES = 1 << 18  # written at once, so buffered for a slow reader
 SENDFILE_BYTES = 1 << 15  # for larger ranges sendfile is cheaper than reading

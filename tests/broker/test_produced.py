@@ -93,7 +93,7 @@ def test_what_has_to_be_decompressed_or_is_large_takes_a_thread() -> None:
     zstd = LogConfig.of({"compression.type": "zstd"})
 
     def long(data: bytes, config: LogConfig) -> bool:
-        return produced(data).takes_long(config)
+        return produced(data).needs_thread(config)
 
     assert not long(b"", plain) and not long(batch(), plain) and not long(batch(codec="gzip"), plain)
     assert long(batch(size=PLAIN_BYTES), plain) and not long(batch(size=PLAIN_BYTES - 200), plain)

@@ -297,8 +297,8 @@ class Coordinator:
         error = check_member(group, asked.member_id, asked.instance_id) or check_generation(group, asked.generation_id)
         if error:
             return SyncResult(error)
-        for told, known in ((asked.protocol_type, group.protocol_type), (asked.protocol_name, group.protocol_name)):
-            if told is not None and told != known:
+        for named, known in ((asked.protocol_type, group.protocol_type), (asked.protocol_name, group.protocol_name)):
+            if named is not None and named != known:
                 return SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member = group.members[asked.member_id]
         if group.state is State.PREPARING_REBALANCE:

@@ -178,7 +178,7 @@ def _partition(broker: Broker, request: Request, topic: Body, index: int) -> Par
 
 async def _append(broker: Broker, partition: Partition, produced: ProducedRecords) -> Validated:
     try:
-        at_once = not produced.takes_long(partition.config) and partition.appends_at_once(
+        at_once = not produced.needs_thread(partition.config) and partition.appends_at_once(
             len(produced.records), produced.max_timestamp
         )
         if at_once and partition not in _in_flight:

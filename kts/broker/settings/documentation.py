@@ -18,8 +18,8 @@ max.compaction.lag.ms: A compacted topic rolls its active segment after this man
 max.message.bytes: The largest batch that is accepted, measured as it is stored.
 message.downconversion.enable: Whether records are converted for old consumers, which otherwise get an error.
 message.format.version: The release whose message format the topic is stored in; those before 0.11 are old.
-message.timestamp.after.max.ms: How far a record's CreateTime may lie ahead of the broker's clock, in ms.
-message.timestamp.before.max.ms: How far a record's CreateTime may lie behind the broker's clock, in ms.
+message.timestamp.after.max.ms: How far a record's CreateTime may be ahead of the broker's clock, in ms.
+message.timestamp.before.max.ms: How far a record's CreateTime may be behind the broker's clock, in ms.
 message.timestamp.difference.max.ms: Both limits in one, in ms; used where the before or after limit is not set.
 message.timestamp.type: Who sets a record's timestamp: the producer (CreateTime) or the broker (LogAppendTime).
 min.insync.replicas: Above 1, producers with acks=all are refused: there is only one replica.

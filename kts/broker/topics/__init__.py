@@ -1,4 +1,4 @@
-"""Topics and their partitions in a log directory, and the files that a broker keeps there beside them."""
+"""Topics and their partitions in a log directory, and the broker's own files there."""
 
 from kts.broker.topics.topics import NewTopic, Retained, Topic, Topics
 

@@ -132,8 +132,8 @@ def newest_entry(path: str) -> tuple[int, bool] | None:
 
 def deleted_name(topic: str, partition: int, unique: str) -> str:
     """The name of a deleted partition's directory, shortened as in Kafka."""
-    behind = f"-{partition}.{unique}-delete"
-    return topic[: LONGEST_NAME - len(behind)] + behind
+    suffix = f"-{partition}.{unique}-delete"
+    return topic[: LONGEST_NAME - len(suffix)] + suffix
 
 
 def delete_directory(path: str) -> list[tuple[str, str]]:

@@ -196,9 +196,9 @@ class Topics:
         entry = self._file.topics.get(name)
         indexes = found.partitions.get(name, {})
         if entry is None:
-            told = next((one for one in indexes.values() if one is not None), None)
+            topic_id = next((one for one in indexes.values() if one is not None), None)
             configs = adopted_configs(self.directory, name, indexes, self.config)
-            entry = TopicEntry(told or meta_properties.random_id(), sorted(indexes), configs)
+            entry = TopicEntry(topic_id or meta_properties.random_id(), sorted(indexes), configs)
             self.adopted.append(name)
             self._file.topics[name] = entry
         for index in entry.partitions:
@@ -736,6 +736,6 @@ class Topics:
 
 def _warn(name: str, config: LogConfig, before: LogConfig | None = None) -> None:
     """Warn of settings that do not belong together, unless they were so before."""
-    told = roll_warning(config)
-    if told is not None and (before is None or told != roll_warning(before)):
-        logger.warning("topic %s: %s", name, told)
+    warning = roll_warning(config)
+    if warning is not None and (before is None or warning != roll_warning(before)):
+        logger.warning("topic %s: %s", name, warning)
