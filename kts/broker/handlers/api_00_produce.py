@@ -5,7 +5,7 @@ Appends record sets to partitions; each partition has its own answer.
 Versions::
 
     0: record sets of every magic
-    1: throttle time, which is always 0
+    1: throttle time, always 0
     2: log append time (KIP-32)
     3: exactly one batch of magic 2 for each partition; a transactional id (KIP-98)
     4, 6, 11, 12: as before
@@ -13,7 +13,7 @@ Versions::
     7: zstd (KIP-110)
     8: the records that were refused, and a message (KIP-467)
     9: flexible
-    10: current leader and node endpoints (KIP-951), which are never sent
+    10: current leader and node endpoints (KIP-951), never set
     13: topic ids instead of names (KIP-516)
 
 The data and not the version says which magic a set has; it is converted to the topic's format. Acks of 0 get no answer:

@@ -5,7 +5,7 @@ Reads records of partitions as they are stored, or down-converted for old client
 Versions::
 
     0: records of magic 0; others are down-converted; limits are hard and may cut the first entry
-    1: throttle time, which is always 0
+    1: throttle time, always 0
     2: records of magic 1 (KIP-32)
     3: a limit for the whole answer; the first entry is whole, however large (KIP-74)
     4: records of magic 2; isolation level, last stable offset, aborted transactions (KIP-98)

@@ -6,15 +6,15 @@ Versions::
 
     0: base offsets of segments by the times of their files
     1: one offset and its timestamp (KIP-79)
-    2: isolation level (KIP-98); throttle time, which is always 0
+    2: isolation level (KIP-98); throttle time, always 0
     3, 5: as before
     4: leader epochs, by which clients are fenced (KIP-320)
     6: flexible
     7: -3, the greatest timestamp (KIP-734)
     8: -4, the first local offset, which is the log start offset (KIP-405)
-    9: -5, the last tiered offset, which there is not (KIP-1005)
+    9: -5, the last tiered offset: there is none (KIP-1005)
     10: a timeout for remote storage (KIP-1075), without effect
-    11: -6, the first offset to upload, which there is not (KIP-1023)
+    11: -6, the first offset to upload: there is none (KIP-1023)
 
 Source: KafkaApis.handleListOffsetRequest, Partition.fetchOffsetForTimestamp, UnifiedLog (0.10.2, 3.9).
 """

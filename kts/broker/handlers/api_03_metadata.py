@@ -5,9 +5,9 @@ Describes the broker and topics. Unknown topics are created if ``auto.create.top
 Versions::
 
     0: an empty list means all topics
-    1: null means all topics; racks, which are null; the controller; which topics are internal
+    1: null means all topics; racks, always null; the controller; which topics are internal
     2: cluster id (KIP-78)
-    3: throttle time, which is always 0
+    3: throttle time, always 0
     4: whether topics may be created
     5: offline replicas (KIP-112)
     6: as before
@@ -17,7 +17,7 @@ Versions::
     10: topic ids in the answer (KIP-516)
     11: authorized operations of the cluster only from DescribeCluster (KIP-700)
     12: topics are found by id, too (KIP-516)
-    13: an error of the whole answer (KIP-1102), which there is not
+    13: an error of the whole answer (KIP-1102), never set
 
 Source: KafkaApis.handleTopicMetadataRequest, DefaultAutoTopicCreationManager (3.9).
 """

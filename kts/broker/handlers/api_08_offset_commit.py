@@ -7,7 +7,7 @@ Versions::
     0: for a group without members; Kafka stores these offsets in ZooKeeper, kts with the others
     1: generation and member; a commit timestamp
     2: a retention time for all offsets, and no commit timestamp
-    3: throttle time, which is always 0
+    3: throttle time, always 0
     4, 9: as before
     5: no retention time (KIP-211)
     6: leader epochs (KIP-320)

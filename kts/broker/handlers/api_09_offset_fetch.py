@@ -7,7 +7,7 @@ Versions::
     0: Kafka reads these from ZooKeeper, kts with the others
     1, 4: as before
     2: null means all partitions; an error of the group (KIP-88)
-    3: throttle time, which is always 0
+    3: throttle time, always 0
     5: leader epochs (KIP-320)
     6: flexible
     7: whether pending offsets are awaited (KIP-447), without effect: none is pending

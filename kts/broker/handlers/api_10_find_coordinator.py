@@ -4,11 +4,11 @@ Names this broker for every group, and for transactions, which InitProducerId re
 
 Versions::
 
-    1: groups or transactions (KIP-98); an error message; throttle time, which is always 0
+    1: groups or transactions (KIP-98); an error message; throttle time, always 0
     2, 5: as before
     3: flexible
     4: many keys (KIP-699)
-    6: share groups (KIP-932), which are refused
+    6: share groups (KIP-932): refused
 
 Source: KafkaApis.handleFindCoordinatorRequest (3.9).
 """

@@ -5,7 +5,7 @@ Makes the client a member of a group; the answer comes when the rebalance is com
 Versions::
 
     1: rebalance timeout (KIP-62); before, it is the session timeout
-    2: throttle time, which is always 0
+    2: throttle time, always 0
     3: as before
     4: a new member gets its id first, and joins with it (KIP-394)
     5: group instance ids, of static members (KIP-345)

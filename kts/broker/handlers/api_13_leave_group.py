@@ -5,7 +5,7 @@ Removes members of a group.
 Versions::
 
     0: one member, whose error is that of the answer
-    1: throttle time, which is always 0
+    1: throttle time, always 0
     2: as before
     3: many members, by id or group instance id (KIP-345)
     4: flexible

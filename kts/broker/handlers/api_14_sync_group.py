@@ -4,7 +4,7 @@ Gives a member its assignment; the answer comes when the leader has assigned.
 
 Versions::
 
-    1: throttle time, which is always 0
+    1: throttle time, always 0
     2: as before
     3: group instance id (KIP-345)
     4: flexible

@@ -4,7 +4,7 @@ Describes groups and their members, each group once.
 
 Versions::
 
-    1: throttle time, which is always 0
+    1: throttle time, always 0
     2: as before
     3: authorized operations (KIP-430)
     4: group instance ids (KIP-345)

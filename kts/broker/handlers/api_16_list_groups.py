@@ -4,7 +4,7 @@ Lists the groups. All have the classic type.
 
 Versions::
 
-    1: throttle time, which is always 0
+    1: throttle time, always 0
     2: as before
     3: flexible
     4: states, also as a filter (KIP-518)

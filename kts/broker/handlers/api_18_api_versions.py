@@ -4,7 +4,7 @@ Lists the served versions. There are no cluster features.
 
 Versions::
 
-    1: throttle time, which is always 0
+    1: throttle time, always 0
     2, 4: as before
     3: flexible, but for the header of the answer; the client's name and version (KIP-511); features (KIP-584)
 

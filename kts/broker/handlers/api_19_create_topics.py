@@ -5,7 +5,7 @@ Creates topics, each for itself; duplicate names are refused.
 Versions::
 
     1: a request that only validates; error messages
-    2: throttle time, which is always 0
+    2: throttle time, always 0
     3, 6: as before
     4: default numbers of partitions and replicas (KIP-464), which kts accepts in every version
     5: flexible; the numbers and settings of the new topic (KIP-525)

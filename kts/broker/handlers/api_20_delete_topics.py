@@ -4,7 +4,7 @@ Deletes topics and their committed offsets.
 
 Versions::
 
-    1: throttle time, which is always 0
+    1: throttle time, always 0
     2: as before
     3: TOPIC_DELETION_DISABLED, which earlier versions get as INVALID_REQUEST
     4: flexible

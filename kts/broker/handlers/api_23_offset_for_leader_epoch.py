@@ -5,7 +5,7 @@ Gives the end offsets of leader epochs.
 Versions::
 
     1: the epoch that the end offset is of (KIP-279)
-    2: current leader epoch, by which clients are fenced (KIP-320); throttle time, which is always 0
+    2: current leader epoch, by which clients are fenced (KIP-320); throttle time, always 0
     3: replica id, without effect
     4: flexible
 

@@ -4,7 +4,7 @@ Describes the settings of topics and the broker, with their sources. Duplicate r
 
 Versions::
 
-    0: whether a value is the default, which 3.9 never says
+    0: whether a value is the default; as in 3.9, never set
     1: sources, and synonyms on request (KIP-226)
     2: as before
     3: types, and documentation on request (KIP-569)

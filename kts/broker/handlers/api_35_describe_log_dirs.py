@@ -6,9 +6,9 @@ Versions::
 
     1: as before
     2: flexible
-    3: an error of the whole answer, which there is not
+    3: an error of the whole answer, never set
     4: the size of the disk and what is free (KIP-827)
-    5: whether the directory is cordoned (KIP-1066), which it is not
+    5: whether the directory is cordoned (KIP-1066): never
 
 Source: KafkaApis, ReplicaManager.describeLogDirs (3.9); KIP-113.
 """

@@ -4,8 +4,8 @@ Describes the broker, which is its own controller.
 
 Versions::
 
-    1: the brokers or the controllers (KIP-919), of which there are none
-    2: fenced brokers (KIP-1073), which there are not
+    1: the brokers or the controllers (KIP-919): there are none of these
+    2: fenced brokers (KIP-1073): there are none
 
 Source: AuthHelper.computeDescribeClusterResponse (3.9); KIP-700.
 """
