@@ -29,3 +29,10 @@ def test_what_the_map_names_is_there() -> None:
     assert len(named) > 100
     for name in named:
         assert any(place for top in (SUPPORT, TESTS, ROOT) for place in top.glob(name.rstrip("/"))), name
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), TESTS / "data/README.md"]
+    found = {name for page in pages for name in re.findall(r"\btests/[\w/]+\.py\b", page.read_text(encoding="utf-8"))}
+    assert len(found) > 50
+    assert [name for name in sorted(found) if not (ROOT / name).exists()] == []

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments: what a real 3.9.2 cannot be asked for.
 
-What it can be asked for is compared with it in test_topics_kafka.py and test_same_script.py.
+What it can be asked for is compared with it in test_topics_kafka.py and test_two_brokers.py.
 """
 
 from __future__ import annotations
