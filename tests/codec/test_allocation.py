@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def failing_malloc(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no C compiler to build the failing malloc with")
     if SANITIZED:
         pytest.skip("malloc is the sanitizer's")
-    if os.confstr("CS_GNU_LIBC_VERSION") is None:
+    if platform.libc_ver()[0] != "glibc":
         pytest.skip("the failing malloc needs glibc")
     library = tmp_path_factory.mktemp("allocation") / "failing_malloc.so"
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
