@@ -24,7 +24,7 @@ from .inputs import (
     storage_options_option,
 )
 from .output import counted, expand_option, note, print_json, print_table, progress, show_bytes
-from .work import on_each, spark_option
+from .work import on_each, one_by_one, spark_option
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -148,7 +148,7 @@ def command(
     try:
         with aside(out) as directory, progress("converted", log_bytes(logs), quiet=master is not None) as advance:
             work = partial(converted, directory, to)
-            for log, segments in on_each(logs, work, advance, master=master, parts=True):
+            for log, segments in on_each(logs, work, one_by_one, advance, master=master, parts=True):
                 made = []
                 for segment in segments:
                     made.append(segment)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,7 +29,7 @@ from .work import on_each, spark_option
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
-    from kts.offline.reindex import IndexFinding, SegmentFinding
+    from kts.offline.reindex import IndexFinding, RebuiltSegment
     from kts.segment.rebuild import IndexConfig
 
 EPILOG = """\b
@@ -107,15 +107,60 @@ def command(
     config = IndexConfig(index_interval_bytes, segment_index_bytes, Behaviour.of(DEFAULT.release, times=times))
     report = ReindexReport(as_json)
     target = None if out is None else os.path.abspath(out)  # executors have other working directories
-    work = partial(rebuilt, config, generation, target, in_place, everything)
+    replacing = Replacing(target, in_place, everything)
+    work, fold = partial(rebuilt, config, generation, replacing), partial(with_transactions, config, replacing)
     if master is not None and any(has_log(out, log) for log in logs):
         message = f"{out} has logs of its own, which only this machine can lock; with --spark, name another directory"
         raise click.BadParameter(message, param_hint="--out")
     with progress("rebuilt", log_bytes(logs), quiet=master is not None) as advance:
-        for _, segments in on_each(logs, work, advance, master=master, parts=True):
+        for _, segments in on_each(logs, work, fold, advance, master=master, parts=True):
             for segment in segments:
                 report.add(segment)
     return report.end(bool(out) or in_place)
+
+
+class Replacing(NamedTuple):
+    """Where index files are written, and which."""
+
+    out: str | None
+    in_place: bool
+    everything: bool
+
+    def lock(self, log: PartitionLog) -> AbstractContextManager[None]:
+        """Keep a broker away from what is written."""
+        from kts.log.directory import held
+        from kts.offline.reindex import locked
+
+        if self.in_place:
+            return locked(log)
+        if self.out is not None and has_log(self.out, log):
+            return held(target_directory(self.out, log))
+        return nullcontext()
+
+    def facts(self, log: PartitionLog, one: IndexFinding) -> dict[str, Any]:
+        """Write an index file according to the options; what ``--json`` says of it."""
+        return {
+            "path": one.path,
+            "state": one.state,
+            "entries": one.entries,
+            "rebuiltEntries": one.rebuilt_entries,
+            "written": self.write(log, one),
+        }
+
+    def write(self, log: PartitionLog, one: IndexFinding) -> bool:
+        """Write an index file according to the options; True if it was."""
+        from kts.offline.reindex import EQUAL, replace, write_aside
+        from kts.store.local import make_directory
+
+        if self.out is not None:
+            directory = target_directory(self.out, log)
+            make_directory(directory)
+            write_aside(one, directory)
+            return True
+        if self.in_place and (one.is_finding or (self.everything and one.state != EQUAL)):
+            replace(one)
+            return True
+        return False
 
 
 class Rebuilt(NamedTuple):
@@ -131,39 +176,36 @@ class Rebuilt(NamedTuple):
 def rebuilt(
     config: IndexConfig,
     generation: str | None,
-    out: str | None,
-    in_place: bool,
-    everything: bool,
+    replacing: Replacing,
     log: PartitionLog,
     advance: Callable[[int], None],
-) -> Iterator[Rebuilt]:
-    """Rebuild the indexes of a partition, and write what the options say."""
-    from kts.log.directory import held
-    from kts.offline.reindex import forget_checksums, generation_of, locked, reindex
+) -> Iterator[tuple[Rebuilt, RebuiltSegment]]:
+    """Rebuild the indexes of a partition, or a part of one, but for transactions, and write what the options say."""
+    from kts.offline.reindex import generation_of, rebuilt_segments
 
     behaviour = Behaviour.of(generation or generation_of(log), times=config.behaviour.times)
-    config = config._replace(behaviour=behaviour)
-    lock: AbstractContextManager[None] = nullcontext()
-    if in_place:
-        lock = locked(log)
-    elif out is not None and has_log(out, log):
-        lock = held(target_directory(out, log))
-    with advice_on_locks(), lock:
-        replaced: list[str] = []
-        for segment in reindex(log, config, advance):
-            written = write(log, segment, out, in_place, everything)
-            replaced += [one.path for one in written] if in_place else []
-            facts = [
-                {
-                    "path": one.path,
-                    "state": one.state,
-                    "entries": one.entries,
-                    "rebuiltEntries": one.rebuilt_entries,
-                    "written": one in written,
-                }
-                for one in segment.indexes
-            ]
-            yield Rebuilt(segment.path, segment.valid_bytes, segment.size_bytes, segment.reason, facts)
+    for segment in rebuilt_segments(log, config._replace(behaviour=behaviour), advance):
+        found = segment.found
+        facts = [replacing.facts(log, one) for one in found.indexes]
+        row = Rebuilt(found.path, found.valid_bytes, found.size_bytes, found.reason, facts)
+        yield row, segment._replace(found=found._replace(indexes=()))
+
+
+def with_transactions(
+    config: IndexConfig, replacing: Replacing, log: PartitionLog, facts: Iterable[tuple[Rebuilt, RebuiltSegment]]
+) -> Iterator[Rebuilt]:
+    """Add the transaction indexes of a partition, whose other indexes were rebuilt and written."""
+    from kts.offline.reindex import TransactionIndexes, forget_checksums
+
+    with advice_on_locks(), replacing.lock(log):
+        transactions, replaced = TransactionIndexes(config), list[str]()
+        for row, segment in facts:
+            index = transactions.index_of(segment)
+            if index is not None:
+                row.indexes.append(replacing.facts(log, index))
+            if replacing.in_place:
+                replaced += [one["path"] for one in row.indexes if one["written"]]
+            yield row
         forget_checksums(log, replaced)
 
 
@@ -183,27 +225,6 @@ def has_log(out: str | None, log: PartitionLog) -> bool:
     """True if a partition's target in ``--out`` has a log of its own."""
     target = None if out is None else target_directory(out, log)
     return target is not None and os.path.isdir(target) and any(name.endswith(".log") for name in os.listdir(target))
-
-
-def write(
-    log: PartitionLog, segment: SegmentFinding, out: str | None, in_place: bool, everything: bool
-) -> list[IndexFinding]:
-    """Write the index files of a segment according to the options; returns those written."""
-    from kts.offline.reindex import EQUAL, replace, write_aside
-    from kts.store.local import make_directory
-
-    if out is not None:
-        directory = target_directory(out, log)
-        make_directory(directory)
-        for one in segment.indexes:
-            write_aside(one, directory)
-        return list(segment.indexes)
-    written = []
-    for one in segment.indexes if in_place else ():
-        if one.is_finding or (everything and one.state != EQUAL):
-            replace(one)
-            written.append(one)
-    return written
 
 
 class ReindexReport:

@@ -25,7 +25,7 @@ from .inputs import (
 )
 from .output import FINE, UNREADABLE, counted, expand_option, note, print_json, print_table, say, show_bytes
 from .times import resolve, show_length, show_time, zone_option
-from .work import on_each, spark_option
+from .work import on_each, one_by_one, spark_option
 
 if TYPE_CHECKING:
     from kts.config import LogConfig
@@ -128,7 +128,7 @@ def command(
 
     rows, code = list[dict[str, Any]](), FINE
     work = partial(rows_or_error, configs, now_ms, log_start_offset)
-    for log, found in on_each(logs, work, lambda amount: None, master=master):
+    for log, found in on_each(logs, work, one_by_one, lambda amount: None, master=master):
         for one in found:
             if isinstance(one, KtsError):
                 code = say(f"{log.topic}-{log.partition} is left out: {one}", UNREADABLE)

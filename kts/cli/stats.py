@@ -19,7 +19,7 @@ from .inputs import filter_options, json_option, log_bytes, open_logs, tiered_pa
 from .output import expand_option, note, print_json, print_line, print_table, progress, room_beside, show_bytes
 from .times import chosen_zone, length_callback, show_length, show_time, zone_option
 from .unstable import print_open_transactions, unstable_of
-from .work import on_each, spark_option
+from .work import on_each, one_by_one, spark_option
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -161,7 +161,8 @@ def command(
     groups: dict[tuple[str | int, ...], dict[int | None, Row]] = {}
     intervals, transactional = Intervals(by, chosen_zone()), dict[tuple[str, int], Any]()
     with progress("headers", log_bytes(logs), quiet=master is not None) as advance:
-        for log, counts in on_each(logs, partial(counted, intervals), advance, master=master, parts=True):
+        work = partial(counted, intervals)
+        for log, counts in on_each(logs, work, one_by_one, advance, master=master, parts=True):
             rows = groups.setdefault((log.topic, log.partition)[: GROUPS.index(per)], {})
             for start, row in chain.from_iterable(one.items() for one in counts):
                 rows.setdefault(start, Row()).add(row)
@@ -193,7 +194,8 @@ def print_timestamps(logs: Sequence[PartitionLog], per: str, master: str | None,
 
     groups: dict[tuple[str | int, ...], Timestamps] = {}
     with progress("records", log_bytes(logs), quiet=master is not None) as advance:
-        for log, counts_of_log in on_each(logs, counted_timestamps, advance, master=master, parts=True):
+        done = on_each(logs, counted_timestamps, one_by_one, advance, master=master, parts=True)
+        for log, counts_of_log in done:
             group = (log.topic, log.partition)[: GROUPS.index(per)]
             for one in counts_of_log:
                 groups.setdefault(group, Timestamps()).add(one)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +19,7 @@ from .work import on_each, spark_option
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
-    from kts.offline.verify import PartFound, Violation
+    from kts.offline.findings import Violation
 
 # Rough costs of a check: opening files, reading bytes. The work must be worth starting a process for.
 SEGMENT_SECONDS, RATE, DEEP_RATE, PROCESS_SECONDS = 2e-4, 1e9, 1e8, 1.5
@@ -60,7 +60,9 @@ def command(
     as_json: bool,
 ) -> int:
     """Check that batches are whole and sound, offsets rise, and both indexes agree with the log."""
-    from kts.offline.verify import beside, verify_checkpoints, verify_groups
+    from kts.offline.facts import facts_of
+    from kts.offline.small_files import log_directories_of, verify_checkpoints, verify_groups
+    from kts.offline.verify import apart, folded
 
     if master is not None and jobs > 1:
         raise click.UsageError("--jobs is for this machine and --spark for a cluster; leave out one")
@@ -69,11 +71,12 @@ def command(
     size, segments = sum(one.size_bytes for one in amounts), sum(one.segments for one in amounts)
     indexes = groups = others = 0
     with progress("checked", size, quiet=master is not None) as advance:
-        work = partial(check, deep, TimeRules.of(allow_negative_timestamps, minus_one_is_a_time))
+        rules = TimeRules.of(allow_negative_timestamps, minus_one_is_a_time)
+        work, checked = partial(facts_of, deep=deep, rules=rules), list(chain.from_iterable(map(apart, logs)))
         workers = max(1, min(jobs, int(sum(one.seconds(deep) for one in amounts) / PROCESS_SECONDS)))
-        done = on_each(logs, work, advance, master=master, jobs=workers, parts=True)
-        found = chain.from_iterable(joined(log, results) for log, results in done)
-        of_directories = chain.from_iterable(map(verify_checkpoints, beside(paths, logs)))
+        done = on_each(checked, work, folded, advance, master=master, jobs=workers, parts=True)
+        found = chain.from_iterable(violations for _, violations in done)
+        of_directories = chain.from_iterable(map(verify_checkpoints, log_directories_of(paths, logs)))
         for violation in chain(of_directories, verify_groups(logs), found):
             in_index = violation.kind in OF_INDEXES or violation.path.endswith(INDEX_SUFFIXES)
             of_group = violation.kind == "group"
@@ -89,8 +92,8 @@ def command(
         for step in steps:
             note(f"next: {step}")
     else:
-        checked = f"{counted(len(logs), 'partition')}, {counted(segments, 'segment')}, {show_bytes(size)}"
-        click.echo(f"OK: {checked}{', every record' * deep}")
+        amount = f"{counted(len(logs), 'partition')}, {counted(segments, 'segment')}, {show_bytes(size)}"
+        click.echo(f"OK: {amount}{', every record' * deep}")
     return FINDINGS if count else 0
 
 
@@ -122,33 +125,6 @@ def amount_of(log: PartitionLog) -> Amount:
         return Amount(len(segments), sum(segment.size_bytes for segment in segments))
 
     return settled(amount)
-
-
-def check(
-    deep: bool, rules: TimeRules, log: PartitionLog, advance: Callable[[int], None]
-) -> Iterator[Violation | PartFound]:
-    """Check a partition, or a part of one."""
-    from kts.offline.verify import apart, verify_part, verify_partition
-
-    if log.is_part:
-        yield verify_part(log, deep, advance, rules)
-        return
-    for one in apart(log):
-        yield from verify_partition(one, deep, advance, rules)
-
-
-def joined(log: PartitionLog, results: Iterator[Violation | PartFound]) -> Iterator[Violation]:
-    """What was found in a partition, whether in parts or at once."""
-    from kts.offline.verify import PartFound, verify_joined
-
-    parts = []
-    for one in results:
-        if isinstance(one, PartFound):
-            parts.append(one)
-        else:
-            yield one
-    if parts:
-        yield from verify_joined(log, parts)
 
 
 def print_violation(violation: Violation, as_json: bool) -> None:

@@ -22,9 +22,12 @@ from .inputs import log_bytes
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
 
+Fact = TypeVar("Fact")
 Result = TypeVar("Result")
-# On one partition, with a function that counts the bytes read; pickle must find it by name.
-PartitionWork = Callable[["PartitionLog", Callable[[int], None]], Iterable[Result]]
+# On one partition or a part of it, with a function that counts the bytes read; pickle must find it by name, and the
+# fold, which makes the results of a partition of what the work on all its parts gave.
+PartitionWork = Callable[["PartitionLog", Callable[[int], None]], Iterable[Fact]]
+Fold = Callable[["PartitionLog", Iterable[Fact]], Iterator[Result]]
 
 PIECES = 8  # for each process, so that all of them end at about the same time
 LEAST_BYTES = 4 << 20  # of a piece of work that is worth sending to a process
@@ -43,9 +46,15 @@ spark_option = click.option(
 )  # fmt: skip
 
 
+def one_by_one(log: PartitionLog, facts: Iterable[Fact]) -> Iterator[Fact]:
+    """The fold of work whose facts are its results."""
+    return iter(facts)
+
+
 def on_each(
     logs: Sequence[PartitionLog],
-    work: PartitionWork[Result],
+    work: PartitionWork[Fact],
+    fold: Fold[Fact, Result],
     advance: Callable[[int], None],
     *,
     master: str | None = None,
@@ -59,6 +68,9 @@ def on_each(
     work : callable
         Called with a partition, and with a function to call with the bytes that were just read. What it raises of kts
         or of the system, and its warnings, come here in the partition's turn.
+    fold : callable
+        Makes the results of a partition of what the work gave, its facts. It runs where the work was done, and for a
+        partition that was cut, here.
     advance : callable
         Called with bytes that were read.
     master : str, optional
@@ -66,8 +78,7 @@ def on_each(
     jobs : int
         So many processes do it; 1 is this one.
     parts : bool
-        Cut a partition that is larger than a task between segments; its results are those of its parts, in order. If
-        one of them raises ``NotInParts``, the partition is worked on again, as a whole.
+        Cut a partition that is larger than a task between segments.
 
     Raises
     ------
@@ -78,12 +89,11 @@ def on_each(
     """
     if master is None and jobs == 1:
         for log in logs:
-            yield log, iter(work(log, advance))
+            yield log, fold(log, work(log, advance))
         return
-    from kts.dataset.partition import NotInParts
     from kts.spark.planning import grouped, in_parts
 
-    job = _Job(work, None if master is None else os.getcwd())
+    job = _Job(work, fold, None if master is None else os.getcwd())
     room = max(LEAST_BYTES, log_bytes(logs) // (PIECES * jobs)) if master is None else None
 
     def outcomes(pieces: Iterable[PartitionLog]) -> Iterator[_Outcome]:
@@ -94,23 +104,17 @@ def on_each(
                 advance(one.size_bytes)
                 yield one
 
-    if not parts:
-        found = outcomes(logs)
-        yield from ((log, _told([next(found)])) for log in logs)
-        return
-    pieces = [in_parts(log, room) for log in logs]
-    first = iter(list(outcomes(chain.from_iterable(pieces))))
-    done = [[next(first) for _ in own] for own in pieces]
-    undone = [any(isinstance(one.error, NotInParts) for one in own) for own in done]
-    again = outcomes([log for log, fails in zip(logs, undone, strict=True) if fails])
-    for log, own, fails in zip(logs, done, undone, strict=True):
-        yield log, _told([next(again)] if fails else own)
+    pieces = [in_parts(log, room) if parts else [log] for log in logs]
+    found = outcomes(chain.from_iterable(pieces))
+    for log, own in zip(logs, pieces, strict=True):
+        told = _told([next(found) for _ in own])
+        yield log, fold(log, told) if own[0].is_part else told
 
 
 class _Outcome(NamedTuple):
     """What became of one partition, or a part of it."""
 
-    results: list[Any]
+    results: list[Any]  # of a part, its facts
     warnings: list[Warning]
     error: Exception | None
     size_bytes: int  # read
@@ -135,8 +139,9 @@ class _Job:
         The working directory of the command, where executors have another one: relative paths are in it.
     """
 
-    def __init__(self, work: PartitionWork[Any], folder: str | None) -> None:
+    def __init__(self, work: PartitionWork[Any], fold: Fold[Any, Any], folder: str | None) -> None:
         self.work = work
+        self.fold = fold
         self.folder = folder
 
     def __call__(self, logs: list[PartitionLog]) -> list[_Outcome]:
@@ -146,8 +151,6 @@ class _Job:
 
     def outcome(self, log: PartitionLog) -> _Outcome:
         """Do the work on one partition. An error is an outcome too: Spark would try again, and show a traceback."""
-        from kts.dataset.partition import NotInParts
-
         results: list[Any] = []
         sizes: list[int] = []
         raised: Exception | None = None
@@ -155,8 +158,9 @@ class _Job:
             warnings.simplefilter("always")
             try:
                 with self.in_folder(log):
-                    results.extend(self.work(log, sizes.append))
-            except (KtsError, OSError, NotInParts) as error:
+                    facts = self.work(log, sizes.append)
+                    results.extend(facts if log.is_part else self.fold(log, facts))
+            except (KtsError, OSError) as error:
                 raised = error
         said = [one.message for one in told if isinstance(one.message, Warning)]
         return _Outcome(results, said, raised, sum(sizes))

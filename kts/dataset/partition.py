@@ -207,6 +207,11 @@ class PartitionLog:
         return self.segments_before > 0 or self._following_offset is not None
 
     @property
+    def is_last(self) -> bool:
+        """True for the last part of a partition, and for a whole one."""
+        return self._following_offset is None
+
+    @property
     def following_offset(self) -> int | None:
         """The offset behind the last segment, if that is closed: in a part of a partition, or in tiered storage."""
         if self._following_offset is not None or self._remote is None:
@@ -215,10 +220,7 @@ class PartitionLog:
         return segments[-1].known_next_offset if segments else None
 
     def parts(self, sizes: Sequence[int]) -> list[PartitionLog]:
-        """The partition in parts of so many of its current segments each, to be worked on apart; as ``listed``.
-
-        Work on one may raise ``NotInParts``.
-        """
+        """The partition in parts of so many of its current segments each, to be worked on apart; as ``listed``."""
         log, made, first = self.listed(), list[PartitionLog](), 0
         for size in sizes:
             part = _Listed(log, log.segments[first : first + size], False)
@@ -417,10 +419,6 @@ class PartitionLog:
 
 def _end_of(log: PartitionLog) -> int:
     return max(transactions.log_end_offset(log), log.log_start_offset)
-
-
-class NotInParts(Exception):
-    """A part of a partition was to be worked on apart, and that needs what lies before it."""
 
 
 class _Listed(PartitionLog):

@@ -20,7 +20,7 @@ from kts.codec.convert import convert
 from kts.dataset.partition import PartitionLog
 from kts.errors import CorruptRecordError, KtsError, LogStorageError, UnsupportedForMessageFormatError
 from kts.log.directory import LOCK
-from kts.offline.verify import CHECKPOINTS
+from kts.offline.small_files import CHECKPOINTS
 from kts.segment import names
 from kts.segment.damage import next_sound_entry
 from kts.segment.entries import Batches, Slices, at

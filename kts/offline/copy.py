@@ -47,9 +47,12 @@ from kts.log.directory import CONTROLLER, LOCK, LogDirectory
 from kts.log.epochs import LeaderEpochs
 from kts.log.log import Log
 from kts.offline.convert import tail_fault
+from kts.offline.findings import Violation
 from kts.offline.groups import Kept, Moved, moved, parts_before
+from kts.offline.index_check import lost_end
 from kts.offline.reindex import generation_of, reindex, used_part
-from kts.offline.verify import Violation, lost_end, magic_of, verify_segment
+from kts.offline.small_files import magic_of
+from kts.offline.verify import verify_segment
 from kts.options import MOMENT, option, same, takes_only
 from kts.remote import tiers
 from kts.remote.buckets import reached

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import numpy as np
+
 from kts.behaviour import DEFAULT, generation_of_format
-from kts.dataset.partition import NotInParts, PartitionLog, partition_of_segment
+from kts.dataset.partition import PartitionLog, partition_of_segment
 from kts.errors import CorruptIndexError
 from kts.log.directory import held
 from kts.model import NO_TIMESTAMP
@@ -16,16 +19,17 @@ from kts.offline.verify import verify_partition
 from kts.segment.entries import Batches, shallow_entries
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.names import parse_file_name
-from kts.segment.producers import Producers, ProducerStateEntry
+from kts.segment.producers import ProducerStateEntry, marker_of
 from kts.segment.rebuild import IndexConfig, rebuild
 from kts.segment.rereading import settled, unless_deleted
 from kts.segment.segment import Segment
 from kts.segment.snapshots import read_snapshot_entries
-from kts.segment.transactions import TXN_ENTRY
+from kts.segment.transactions import ABORT, TXN_ENTRY
 from kts.store import addresses, files, publishing
 from kts.store.expanded import without_compression
 
 ENTRY_BYTES = {".index": 8, ".timeindex": 12, ".txnindex": TXN_ENTRY.size}
+BEGINS, ABORTS, COMMITS = 0, 1, 2  # steps of transactions
 EQUAL, MISSING, EMPTY, DIFFERS, SOUND = "equal", "missing", "empty", "differs", "sound"
 
 Progress = Callable[[int], None]
@@ -104,8 +108,38 @@ def _generation_of(segments: list[Segment]) -> str:
     return DEFAULT.release
 
 
+class RebuiltSegment(NamedTuple):
+    """What a segment shows by itself; ``TransactionIndexes`` makes its ``.txnindex`` of it.
+
+    Attributes
+    ----------
+    found : SegmentFinding
+        With ``.index`` and ``.timeindex`` alone.
+    transactions : array of int64
+        Three numbers for each step: the producer, an offset, and whether its transaction begins there, is aborted or
+        is committed.
+    open_before : dict of int to int
+        Of the first segment of a log: first offset by producer id of the transactions that its snapshot has open.
+    txn_path : str
+        Where its ``.txnindex`` is, or would be.
+    txn_present : bytes or None
+        The file; None if it is missing.
+    wrong : set of str, optional
+        The index files that contradict the log; None as long as nobody had to know.
+    """
+
+    segment: Segment
+    is_last: bool
+    found: SegmentFinding
+    transactions: array[int]
+    open_before: dict[int, int]
+    txn_path: str
+    txn_present: bytes | None
+    wrong: set[str] | None
+
+
 def reindex(log: PartitionLog, config: IndexConfig, progress: Progress | None = None) -> Iterator[SegmentFinding]:
-    """Rebuild and compare the index files of every segment of a partition, or a part of one; nothing is written.
+    """Rebuild and compare the index files of every segment of a partition; nothing is written.
 
     Parameters
     ----------
@@ -114,24 +148,28 @@ def reindex(log: PartitionLog, config: IndexConfig, progress: Progress | None = 
     progress : callable, optional
         Called with the number of ``.log`` bytes that were just read.
 
-    Raises
-    ------
-    NotInParts
-        A part has transactions, and some may have begun before it.
-
     Notes
     -----
     Aborted transactions that began before the first segment are only known from its producer snapshot.
     """
-    producers = None if log.segments_before else Producers()
+    transactions = TransactionIndexes(config)
+    for segment in rebuilt_segments(log, config, progress):
+        index = transactions.index_of(segment)
+        found = segment.found
+        yield found if index is None else found._replace(indexes=(*found.indexes, index))
+
+
+def rebuilt_segments(
+    log: PartitionLog, config: IndexConfig, progress: Progress | None = None
+) -> Iterator[RebuiltSegment]:
+    """Rebuild and compare the indexes of every segment of a partition, or of a part of one; as ``reindex``."""
     segments, sealed = log.whole_segments, log.sealed_indexes()
     for number, segment in enumerate(segments):
         with unless_deleted(segment.path):
-            if number == 0 and producers is not None:
-                _load_snapshot(producers, segment)
+            is_first = number == 0 and not log.segments_before
+            open_before = _open_transactions(segment) if is_first else {}
             is_last = number + 1 == len(segments) and log.following_offset is None
-            found = _segment(segment, is_last, config, producers, progress)
-            yield found._replace(indexes=_compared(found, sealed.get(segment.base_offset)))
+            yield _rebuilt(segment, is_last, config, open_before, sealed.get(segment.base_offset), progress)
 
 
 def _compared(found: SegmentFinding, sealed: Sealed | None) -> tuple[IndexFinding, ...]:
@@ -140,57 +178,123 @@ def _compared(found: SegmentFinding, sealed: Sealed | None) -> tuple[IndexFindin
         return found.indexes
     differ = {".index": sealed.index_differs, ".timeindex": sealed.time_index_differs}
     return tuple(
-        one._replace(state=DIFFERS)
-        if one.state == SOUND and one.kind in differ and differ[one.kind](files.read_bytes(one.path))
-        else one
+        one._replace(state=DIFFERS) if one.state == SOUND and differ[one.kind](files.read_bytes(one.path)) else one
         for one in found.indexes
     )
 
 
-def _segment(
-    segment: Segment, is_last: bool, config: IndexConfig, producers: Producers | None, progress: Progress | None
-) -> SegmentFinding:
-    aborted: list[bytes] = []
+def _rebuilt(
+    segment: Segment,
+    is_last: bool,
+    config: IndexConfig,
+    open_before: dict[int, int],
+    sealed: Sealed | None,
+    progress: Progress | None,
+) -> RebuiltSegment:
+    steps = _TransactionSteps()
     has_times = False
 
     def follow(batches: Batches) -> None:
         nonlocal has_times
-        records = batches.records()
         if not has_times:  # a batch that the cleaner emptied keeps its timestamp but needs no entry
             has_times = bool(((batches.column("maxTimestamp") != NO_TIMESTAMP) & (batches.column("count") != 0)).any())
-        if producers is None:
-            if batches.column("transactional").any():
-                raise NotInParts
-        elif (batches.column("producerId") >= 0).any():
-            aborted.extend(TXN_ENTRY.pack(0, *entry) for entry in producers.follow(records))
+        steps.follow(batches)
         if progress is not None:
-            progress(len(records))
+            progress(len(batches.records()))
 
     with segment.open() as file:
         found = rebuild(file, file.size(), segment.base_offset, config, segment.path, follow)
     stem, _, transition = without_compression(segment.path).rpartition(".log")
-    made = {".index": found.offset_index, ".timeindex": found.time_index, ".txnindex": b"".join(aborted)}
-    indexes, suspects = [], []
-    for kind, data in made.items():
+    indexes = []
+    for kind, data in ((".index", found.offset_index), (".timeindex", found.time_index)):
         path = f"{stem}{kind}{transition}"
         present = files.read_if_there(path)
-        if kind == ".txnindex" and not data and not present:
-            continue
-        state = _state(kind, present, data, is_last)
-        if kind == ".timeindex" and state == SOUND and not present and has_times:
-            state = EMPTY
-        entries = None if present is None else len(used_part(kind, present)) // ENTRY_BYTES[kind]
-        indexes.append(IndexFinding(path, kind, state, entries, data))
-        if state == SOUND:
-            suspects.append(path)
+        one = _finding(path, kind, present, data, is_last)
+        if kind == ".timeindex" and one.state == SOUND and not present and has_times:
+            one = one._replace(state=EMPTY)
+        indexes.append(one)
+    txn_path = f"{stem}.txnindex{transition}"
+    txn_present = files.read_if_there(txn_path)
     files.size_of(segment.path)  # raises if it was deleted meanwhile: then its indexes are not missing
-    if suspects:
-        wrong = _contradicting(segment, is_last, config) & set(suspects)
-        indexes = [one._replace(state=DIFFERS) if one.path in wrong else one for one in indexes]
-    for number, one in enumerate(indexes):
-        if one.kind == ".txnindex" and one.state == SOUND:  # the cleaner removed batches of those transactions
-            indexes[number] = one._replace(rebuilt=files.read_bytes(one.path))
-    return SegmentFinding(segment.path, found.valid_bytes, found.size, found.reason, tuple(indexes))
+    wrong = None
+    if any(one.state == SOUND for one in indexes):
+        wrong = _contradicting(segment, is_last, config)
+        indexes = [_judged(one, wrong) for one in indexes]
+    whole = SegmentFinding(segment.path, found.valid_bytes, found.size, found.reason, tuple(indexes))
+    whole = whole._replace(indexes=_compared(whole, sealed))
+    return RebuiltSegment(segment, is_last, whole, steps.found, open_before, txn_path, txn_present, wrong)
+
+
+class _TransactionSteps:
+    """Where transactions begin and end in a segment, whatever is open before it."""
+
+    def __init__(self) -> None:
+        self.found = array("q")
+        self.open = set[int]()  # producers with a transaction that began here
+        self.ended = set[int]()  # producers of which one ended here
+
+    def follow(self, batches: Batches) -> None:
+        """Add those of a slice."""
+        control = batches.column("control")
+        ours = (batches.column("producerId") >= 0) & (control | batches.column("transactional"))
+        for row in np.flatnonzero(ours).tolist():
+            producer, offset = int(batches.column("producerId")[row]), int(batches.column("baseOffset")[row])
+            if not control[row]:
+                if producer not in self.open:
+                    self.open.add(producer)
+                    self.found.extend((producer, offset, BEGINS))
+                continue
+            marker = marker_of(batches.entry(row))
+            if marker is not None and (producer in self.open or producer not in self.ended):
+                self.open.discard(producer)
+                self.ended.add(producer)
+                self.found.extend((producer, offset, ABORTS if marker[0] == ABORT else COMMITS))
+
+
+class TransactionIndexes:
+    """Makes the ``.txnindex`` files of the segments of a log, which must come in order."""
+
+    def __init__(self, config: IndexConfig) -> None:
+        self.config = config
+        self.open: dict[int, int] = {}  # first offset by producer id
+
+    def index_of(self, segment: RebuiltSegment) -> IndexFinding | None:
+        """The index of the next segment, compared with the file; None if there is none and should be none."""
+        data, present = self._rebuilt(segment), segment.txn_present
+        if not data and not present:
+            return None
+        found = _finding(segment.txn_path, ".txnindex", present, data, segment.is_last)
+        if found.state == SOUND:
+            wrong = segment.wrong
+            if wrong is None:
+                wrong = _contradicting(segment.segment, segment.is_last, self.config)
+            found = _judged(found, wrong)
+        if found.state == SOUND and present is not None:  # the cleaner removed batches of those transactions
+            found = found._replace(rebuilt=present)
+        return found
+
+    def _rebuilt(self, segment: RebuiltSegment) -> bytes:
+        self.open.update(segment.open_before)
+        aborted, numbers = list[bytes](), iter(segment.transactions)
+        for producer, offset, step in zip(numbers, numbers, numbers, strict=True):
+            if step == BEGINS:
+                self.open.setdefault(producer, offset)
+                continue
+            first = self.open.pop(producer, None)
+            if step == ABORTS and first is not None:
+                stable = min(self.open.values(), default=offset + 1)
+                aborted.append(TXN_ENTRY.pack(0, producer, first, offset, stable))
+        return b"".join(aborted)
+
+
+def _finding(path: str, kind: str, present: bytes | None, rebuilt: bytes, is_last: bool) -> IndexFinding:
+    entries = None if present is None else len(used_part(kind, present)) // ENTRY_BYTES[kind]
+    return IndexFinding(path, kind, _state(kind, present, rebuilt, is_last), entries, rebuilt)
+
+
+def _judged(one: IndexFinding, wrong: set[str]) -> IndexFinding:
+    """The finding; a file that seemed sound differs if its log contradicts it."""
+    return one._replace(state=DIFFERS) if one.state == SOUND and one.path in wrong else one
 
 
 def _state(kind: str, present: bytes | None, rebuilt: bytes, is_last: bool) -> str:
@@ -221,18 +325,16 @@ def _contradicting(segment: Segment, is_last: bool, config: IndexConfig) -> set[
     return found
 
 
-def _load_snapshot(producers: Producers, first: Segment) -> None:
-    """Load the transactions that were open at the start of the first segment."""
+def _open_transactions(first: Segment) -> dict[int, int]:
+    """The first offsets of the transactions that were open at the start of a segment, by its producer snapshot."""
     path = os.path.join(os.path.dirname(first.path), f"{first.base_offset:020d}.snapshot")
     if not first.indexed or parse_file_name(os.path.basename(path)) is None or not files.exists(path):
-        return
+        return {}
     try:
-        entries = read_snapshot_entries(path)
+        entries = [ProducerStateEntry.of_snapshot(entry) for entry in read_snapshot_entries(path)]
     except CorruptIndexError:
-        return
-    for entry in entries:
-        producers.add(ProducerStateEntry.of_snapshot(entry))
-    producers.end_offset = first.base_offset
+        return {}
+    return {entry.producer_id: entry.first_offset for entry in entries if entry.first_offset >= 0}
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -281,7 +281,7 @@ class Producers:
             if updated is None:
                 updated = found.producers[number] = current.without_batches()
             if batch.attributes & CONTROL:
-                marker = _marker(records[batch.position : batch.end])
+                marker = marker_of(records[batch.position : batch.end])
                 if marker is not None:
                     _end_transaction(found, updated, batch, marker, origin)
                 continue
@@ -384,7 +384,7 @@ def _end_transaction(
     updated.timestamp_ms, updated.coordinator_epoch, updated.first_offset = timestamp_ms, coordinator, -1
 
 
-def _marker(batch: bytes | memoryview) -> tuple[int, int, int] | None:
+def marker_of(batch: bytes | memoryview) -> tuple[int, int, int] | None:
     """Kind (0 abort, 1 commit), coordinator epoch and timestamp of a control batch; None for an empty batch."""
     records = decode(batch, ["key", "value", "createTimestamp"], verify_crc=False)
     if records.num_rows == 0:

@@ -16,7 +16,7 @@ from kts.dataset.paths import NoPartitionsError, log_dirs_at, matching_topics, p
 from kts.dataset.plan import NO_END, SegmentRange, plan, plan_all, resolve_range
 from kts.errors import LogStorageError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
-from kts.offline.verify import beside
+from kts.offline.small_files import log_directories_of
 from kts.remote.buckets import Access, access_to
 from kts.remote.tiers import read_as_planned
 from kts.segment.names import INTERNAL_TOPICS
@@ -84,7 +84,7 @@ def plan_tasks(options: Options) -> list[Task]:
     check_named(options.start, logs)
     check_named(options.end, logs)
     if options.granularity == "finding":
-        folders = beside(dict.fromkeys(map(absolute, _existing(options))), logs)
+        folders = log_directories_of(dict.fromkeys(map(absolute, _existing(options))), logs)
         return [Task((), folders=tuple(folders)), *whole_tasks(logs)]
 
     def planned() -> list[Task]:
@@ -232,12 +232,18 @@ def grouped(logs: Iterable[PartitionLog], room: int | None = None) -> Iterator[l
 
 
 def in_parts(log: PartitionLog, room: int | None = None) -> list[PartitionLog]:
-    """A partition, or parts of it where it is too large for one task; a part has one segment at least."""
+    """A partition, or parts of it where it is too large for one task; a part has one segment at least.
+
+    Segments that overlap are not cut: which of their offsets count, and which file, shows only the whole.
+    """
 
     def parts() -> list[PartitionLog]:
         sizes = [len(group) for group in _full(((None, cost) for cost in _costs(log)), room)]
-        is_whole = log.lone or any(segment.is_part for segment in log.segments)
-        return [log] if len(sizes) <= 1 or is_whole else log.parts(sizes)
+        if len(sizes) <= 1 or log.lone:
+            return [log]
+        segments, whole = log.segments, log.whole_segments
+        overlap = len(segments) < len(whole) or any(segment.is_part for segment in segments)
+        return [log] if overlap else log.parts(sizes)
 
     return settled(parts)
 

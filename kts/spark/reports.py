@@ -18,7 +18,8 @@ from kts.dataset.plan import NO_END, SegmentRange
 from kts.dataset.reader import RangeReader
 from kts.errors import CorruptRecordError
 from kts.model import NO_TIMESTAMP
-from kts.offline.verify import apart, verify_checkpoints, verify_groups, verify_partition
+from kts.offline.small_files import verify_checkpoints, verify_groups
+from kts.offline.verify import apart, verify_partition
 from kts.segment.damage import header_scan
 from kts.segment.segment import Span, first_time
 from kts.spark.schema import DAMAGE_TYPES, FINDING_TYPES, SEGMENT_TYPES

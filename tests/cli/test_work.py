@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from support.tiered import session
 
 import kts
 from kts.cli import verify, work
-from kts.dataset.partition import NotInParts, PartitionLog
+from kts.dataset.partition import PartitionLog
 from kts.spark import planning
 
 
@@ -48,14 +48,18 @@ def test_verify_with_jobs_says_the_same_in_the_same_order(logs: Path) -> None:
 
 
 def played(log: PartitionLog, advance: Callable[[int], None], *, parent: int) -> Iterator[str]:
-    """Work that warns and fails, in some partitions, and cannot be done in parts, in others."""
-    if log.is_part and log.topic == "txn":
-        raise NotInParts
+    """Work that warns, and fails in a partition."""
     advance(1)
     warnings.warn(kts.KtsWarning(f"of {log.topic}-{log.partition}", log.path), stacklevel=2)
     yield f"{log.topic}-{log.partition} {os.getpid() == parent} {len(log.segments)}"
     if log.topic == "orders" and log.partition == 1:
         raise kts.CorruptRecordError("torn", path=log.path)
+
+
+def numbered(log: PartitionLog, facts: Iterable[str]) -> Iterator[str]:
+    """The fold: what all parts of a partition gave, counted through."""
+    for number, fact in enumerate(facts):
+        yield f"{fact} {number}"
 
 
 @pytest.mark.slow  # processes
@@ -65,14 +69,17 @@ def test_results_warnings_and_errors_come_in_the_order_of_the_partitions(logs: P
     doing, read, told = partial(played, parent=os.getpid()), list[int](), list[str]()
     with warnings.catch_warnings(record=True) as warned, pytest.raises(kts.CorruptRecordError, match="torn"):
         warnings.simplefilter("always")
-        for log, results in work.on_each(there, doing, read.append, jobs=2, parts=parts):
+        for log, results in work.on_each(there, doing, numbered, read.append, jobs=2, parts=parts):
             for one in results:
                 told.append(one)
                 assert str(warned[-1].message) == f"of {log.topic}-{log.partition}"
-    names, here, counts = zip(*(one.split() for one in told), strict=True)
+    names, here, counts, numbers = zip(*(one.split() for one in told), strict=True)
     assert set(here) == {"False"} and sum(read) >= len(names)
     assert list(dict.fromkeys(names)) == ["txn-0", "clicks-0", "orders-0", "orders-1"]
     assert (len(names) > 4) == parts
+    for name in names:
+        own = [int(number) for number, other in zip(numbers, names, strict=True) if other == name]
+        assert own == list(range(len(own)))
     by_name = {name: sum(int(c) for n, c in zip(names, counts, strict=True) if n == name) for name in names}
     for log in there[:3]:
         assert by_name[f"{log.topic}-{log.partition}"] == len(log.segments)
