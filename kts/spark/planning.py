@@ -234,15 +234,14 @@ def grouped(logs: Iterable[PartitionLog], room: int | None = None) -> Iterator[l
 def in_parts(log: PartitionLog, room: int | None = None) -> list[PartitionLog]:
     """A partition, or parts of it where it is too large for one task; a part has one segment at least.
 
-    Segments that overlap are not cut: which of their offsets count, and which file, shows only the whole.
+    A partition with segments that overlap is not cut: a part does not show which of them has an offset.
     """
 
     def parts() -> list[PartitionLog]:
         sizes = [len(group) for group in _full(((None, cost) for cost in _costs(log)), room)]
         if len(sizes) <= 1 or log.lone:
             return [log]
-        segments, whole = log.segments, log.whole_segments
-        overlap = len(segments) < len(whole) or any(segment.is_part for segment in segments)
+        overlap = log.segments != log.whole_segments
         return [log] if overlap else log.parts(sizes)
 
     return settled(parts)

@@ -194,7 +194,7 @@ def test_transactions_through_parts_are_those_of_the_whole(transactional: Path, 
         if chance.randrange(2):
             min(copy.glob("*.log")).unlink()
         log = kts.open_partition(copy)
-        if len(log.segments) < len(log.whole_segments):  # an offset was hit, and segments overlap: they are not cut
+        if log.segments != log.whole_segments:  # an offset was hit, and segments overlap: then nothing is cut
             continue
         parts = log.parts(cuts(chance, len(log.segments)))
         whole, indexes = list(verify_partition(log)), list(reindex(log, IndexConfig()))
