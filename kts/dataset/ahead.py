@@ -1,11 +1,13 @@
-"""Decodes the slices of segment ranges on several cores, ahead of their reader, in order."""
+"""Decodes the slices of segment ranges in threads, ahead of their reader, in order."""
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
+from threading import RLock, get_ident
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 
@@ -40,36 +42,33 @@ class SlicedRange(Protocol):
 
 Range = TypeVar("Range", bound=SlicedRange)
 
-IDLE_S = 0.05  # how long a thread waits for room before it ends: to start another takes longer than to wake it
 
-
-class _DecodingSlice:
-    """A slice that a thread decodes."""
+class _DecodedSlice(Future[Any]):
+    """A slice that is decoded, by and by."""
 
     def __init__(self, start: int, data: memoryview) -> None:
+        super().__init__()
         self.start, self.data = start, data
-        self.found: Any = None
-        self.error: BaseException | None = None
-        self.undecoded = threading.Lock()  # held until it is decoded: an event takes several locks
-        self.undecoded.acquire()
 
-    def taken(self) -> Any:
-        """What was made of it, which is no longer kept here."""
-        found, error, self.found, self.error = self.found, self.error, None, None
-        if error is not None:
-            raise error
-        return found
+    def decode(self, reader: SlicedRange) -> None:
+        """Decode it; what that raises is raised where the reader takes it."""
+        try:
+            self.set_result(reader.decode(self.start, self.data))
+        except BaseException as error:
+            self.set_exception(error)
+            if not isinstance(error, Exception):  # Ctrl-C
+                raise
 
 
 class _RangeSlices:
-    """The slices of a range from a position on, and those that were read ahead."""
+    """The slices of a range from a position on, and those of them that were read ahead."""
 
     def __init__(self, reader: SlicedRange, asked: tuple[int, int, int | None]) -> None:
         self.reader, self.asked = reader, asked
-        self.slices = reader.slices(*asked)
-        self.slots = deque[_DecodingSlice]()
+        self.unread = reader.slices(*asked)
+        self.ahead = deque[_DecodedSlice]()
         self.ended = False
-        self.error: BaseException | None = None  # of the read after the last slot
+        self.error: Exception | None = None  # of the read after those ahead
 
 
 class Ahead(Generic[Range]):
@@ -83,22 +82,18 @@ class Ahead(Generic[Range]):
     Notes
     -----
     At most ``threads + 1`` slices are held that the reader has not taken, and one more where it resumes behind damage
-    while following ranges hold so many. One is read at a time, in order; the decoding runs side by side. A thread ends
-    soon after there is nothing more to do: a reader that stops early leaves none. Ranges on disks are begun before
-    their turn, so that small segments keep the threads busy too.
+    while following ranges hold so many. One is read at a time, in order; the decoding runs side by side. Ranges on
+    disks are begun before their turn, so that small segments keep the threads busy too.
     """
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
-        self._state = threading.RLock()
-        self._came = threading.Condition(self._state)  # a slice, for the reader
-        self._room = threading.Condition(self._state)  # for another slice, of a thread
-        # Taken before the state's lock; again by a thread whose garbage collection ends the reader.
-        self._reading = threading.RLock()
-        self._sources = deque[_RangeSlices]()  # the first is the one that is read
-        self._running = self._idle = 0
-        self._held = 0
-        self._ended = False
+        self._workers = set[int]()
+        self._pool = ThreadPoolExecutor(threads, "kts-scan", partial(_note_thread, self._workers))
+        self._working: list[Future[None]] = []
+        # Held to read a slice and to change the ranges; again by a thread whose garbage collection ends the reader.
+        self._reading = RLock()
+        self._ranges = deque[_RangeSlices]()  # the first is the one that is read
         self._coming: Iterator[Range] = iter(())
         self._begun = deque[Range]()
         self._error: Exception | None = None  # after the ranges that were begun
@@ -108,39 +103,39 @@ class Ahead(Generic[Range]):
         self._coming = ranges
         try:
             while self._begun or self._begin():
-                yield self._begun.popleft()
+                reader = self._begun.popleft()
+                yield reader
+                self._drop(self._known(reader))
             if self._error is not None:
                 raise self._error
         finally:
-            for source in tuple(self._sources):
-                self._drop(source)
-            with self._state:
-                self._ended = True
-                self._room.notify_all()
+            with self._reading:
+                for known in tuple(self._ranges):
+                    self._drop(known)
+            # A thread of the pool whose garbage collection ends the reader cannot wait for itself.
+            self._pool.shutdown(wait=get_ident() not in self._workers, cancel_futures=True)
 
     def slices(self, reader: SlicedRange, position: int, end: int, first_bytes: int | None) -> Iterator[Slice]:
         """As the reader's own ``slices``, each decoded."""
-        source = self._source(reader, (position, end, first_bytes))
+        wanted = self._known(reader)
+        if wanted is None or wanted.asked != (position, end, first_bytes):
+            self._drop(wanted)
+            wanted = _RangeSlices(reader, (position, end, first_bytes))
+            with self._reading:
+                self._ranges.appendleft(wanted)
         try:
-            while (slot := self._take(source)) is not None:
-                yield Slice(slot.start, slot.data, slot.taken)
+            while (one := self._take(wanted)) is not None:
+                yield Slice(one.start, one.data, one.result)
+            if wanted.error is not None:
+                raise wanted.error
         finally:
-            self._drop(source)
+            self._drop(wanted)
 
-    def _source(self, reader: SlicedRange, asked: tuple[int, int, int | None]) -> _RangeSlices:
-        """The range's source: the one that was begun, unless it is read from another place."""
-        known = next((one for one in self._sources if one.reader is reader), None)
-        if known is not None and known.asked == asked:
-            return known
-        if known is not None:
-            self._drop(known)
-        source = _RangeSlices(reader, asked)
-        with self._state:
-            self._sources.appendleft(source)
-        return source
+    def _known(self, reader: SlicedRange) -> _RangeSlices | None:
+        return next((one for one in self._ranges if one.reader is reader), None)
 
     def _begin(self) -> bool:
-        """Take the next range, if there is one."""
+        """Take the next range, if there is one; on the thread of the reader."""
         if self._error is not None:
             return False
         try:
@@ -154,120 +149,99 @@ class Ahead(Generic[Range]):
         return True
 
     def _look_ahead(self) -> None:
-        """Begin following ranges while there is room; all on the thread of the reader."""
-        while self._held <= self._threads and len(self._sources) <= self._threads + 1:
-            newest = self._begun[-1] if self._begun else self._sources[-1].reader
+        """Begin following ranges while there is room."""
+        while self._held() <= self._threads and len(self._ranges) <= self._threads + 1:
+            newest = self._begun[-1] if self._begun else self._ranges[-1].reader
             if newest.fetched or not self._begin():
                 return
             reader = self._begun[-1]
             if not reader.fetched:
-                with self._state:
-                    self._sources.append(_RangeSlices(reader, reader.whole()))
+                with self._reading:
+                    self._ranges.append(_RangeSlices(reader, reader.whole()))
 
-    def _take(self, source: _RangeSlices) -> _DecodingSlice | None:
-        """The next slice of the range, decoded; None at its end."""
-        while True:
-            self._look_ahead()
-            with self._state:
-                self._start(source)
-                slot = source.slots[0] if source.slots else None
-                if slot is None and source.ended:
-                    if source.error is not None:
-                        raise source.error
-                    return None
-            if slot is not None and not slot.undecoded.locked():
-                break
-            found = None if source.reader.fetched else self._read()
-            if found is not None:
-                _decode(*found)
-                continue
-            if slot is not None:
-                slot.undecoded.acquire()
-                break
-            with self._state:
-                if not source.slots and not source.ended:
-                    self._came.wait()
-        with self._state:
-            source.slots.popleft()
-            self._held -= 1
-            self._start(source)
-        return slot
+    def _held(self) -> int:
+        """How many slices were read that the reader has not taken."""
+        return sum(len(one.ahead) for one in self._ranges)
 
-    def _drop(self, source: _RangeSlices) -> None:
-        with self._reading, self._state:
-            if source not in self._sources:
-                return
-            self._sources.remove(source)
-            self._held -= len(source.slots)
-            source.slots.clear()
-            source.ended = True
-        with suppress(ValueError):  # this thread is reading from it
-            source.slices.close()
+    def _take(self, wanted: _RangeSlices) -> _DecodedSlice | None:
+        """The next slice of a range, decoded; None at its end."""
+        self._look_ahead()
+        self._start(wanted)
+        with self._reading:
+            first = None if wanted.ahead else self._read(wanted)  # whatever the ranges behind it hold
+        if first is not None:
+            first.decode(wanted.reader)
+        if not wanted.ahead:
+            return None
+        one = wanted.ahead[0]
+        while not one.done() and not wanted.reader.fetched and self._decode_next():
+            pass
+        one.exception()  # waits
+        wanted.ahead.popleft()
+        self._start(wanted)
+        return one
+
+    def _start(self, wanted: _RangeSlices) -> None:
+        """Let threads work, if there is room for two slices: to wake one for each takes longer.
+
+        The reader of this range is one more where no store is waited for.
+        """
+        most = self._threads if wanted.reader.fetched else self._threads - 1
+        if self._held() < self._threads:
+            self._working = [one for one in self._working if not one.done()]
+            for _ in range(most - len(self._working)):
+                self._working.append(self._pool.submit(self._work))
+
+    def _work(self) -> None:
+        """Read and decode slices while there is room for them."""
+        while self._decode_next():
+            pass
+
+    def _decode_next(self) -> bool:
+        """Read the next slice, if there is room, and decode it."""
+        with self._reading:
+            while (source := self._next()) is not None:
+                if (found := self._read(source)) is not None:
+                    break
+            else:
+                return False
+        found.decode(source.reader)
+        return True
 
     def _next(self) -> _RangeSlices | None:
         """The range whose next slice may be read now."""
-        first = self._sources[0] if self._sources else None
-        if first is not None and not first.slots and not first.ended:
-            # The reader waits for it. It does not wait for room: those behind it may hold all of that.
-            return first
-        if self._held > self._threads:
+        held = self._held()
+        source = next((one for one in self._ranges if not one.ended), None)
+        if source is None or held > self._threads:
             return None
-        source = next((one for one in self._sources if not one.ended), None)
         # How much a slice grows is unknown before the first one is decoded.
-        return None if source is None or (self._held and not source.reader.paced) else source
+        return None if held and not source.reader.paced else source
 
-    def _start(self, source: _RangeSlices) -> None:
-        """Start threads for the room there is; the reader of this source is one more where no store is waited for."""
-        most = self._threads if source.reader.fetched else self._threads - 1
-        if self._idle and self._next() is not None:
-            self._room.notify()
-            return
-        while self._running < most and self._next() is not None:
-            self._running += 1
-            threading.Thread(target=self._work, name="kts-scan", daemon=True).start()
-
-    def _work(self) -> None:
-        """Read and decode slices until for some time there is no room, or nothing left."""
-        while True:
-            while (found := self._read()) is not None:
-                _decode(*found)
-                del found
-            with self._state:
-                self._idle += 1
-                self._room.wait_for(lambda: self._ended or self._next() is not None, IDLE_S)
-                self._idle -= 1
-                if self._next() is None:
-                    self._running -= 1
-                    return
-
-    def _read(self) -> tuple[_RangeSlices, _DecodingSlice] | None:
-        """The next slice, if there is room for it."""
+    def _read(self, source: _RangeSlices) -> _DecodedSlice | None:
+        """The next slice of a range; None at its end."""
         with self._reading:
-            while True:
-                with self._state:
-                    source = self._next()
-                    if source is None:
-                        return None
-                piece, error = None, None
-                try:
-                    piece = next(source.slices, None)
-                except BaseException as raised:
-                    error = raised
-                with self._state:
-                    if piece is not None:
-                        slot = _DecodingSlice(*piece)
-                        source.slots.append(slot)
-                        self._held += 1
-                        self._came.notify()
-                        return source, slot
-                    source.ended, source.error = True, error
-                    self._came.notify()
+            try:
+                piece = None if source.ended else next(source.unread, None)
+            except Exception as error:
+                source.error, piece = error, None
+            if piece is None:
+                source.ended = True
+                return None
+            one = _DecodedSlice(*piece)
+            source.ahead.append(one)
+            return one
+
+    def _drop(self, source: _RangeSlices | None) -> None:
+        """Forget a range and what was read of it."""
+        with self._reading:
+            if source is None or source not in self._ranges:
+                return
+            self._ranges.remove(source)
+            source.ahead.clear()
+            source.ended = True
+            with suppress(ValueError):  # garbage collection, while this thread reads from it
+                source.unread.close()
 
 
-def _decode(source: _RangeSlices, slot: _DecodingSlice) -> None:
-    """Decode a slice; what it raises is raised where the reader takes it."""
-    try:
-        slot.found = source.reader.decode(slot.start, slot.data)
-    except BaseException as error:
-        slot.error = error
-    slot.undecoded.release()  # without the state's lock: garbage collection here may end the reader
+def _note_thread(workers: set[int]) -> None:
+    workers.add(get_ident())

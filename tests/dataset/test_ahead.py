@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gc
+import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +20,11 @@ from support.sets.partitions import flip, log_of, offsets
 from support.waiting import wait_until
 
 import kts
+from kts.dataset import ahead
 from kts.dataset import scan as scanning
 from kts.dataset.ahead import Ahead
+from kts.dataset.options import ScanOptions
+from kts.dataset.plan import NO_END, plan
 from kts.dataset.reader import DecodedSlice, RangeReader
 from kts.errors import CorruptRecordError, LogStorageError
 
@@ -39,12 +46,7 @@ def outcome(path: Any, **options: Any) -> tuple[pa.Table, str | None, list[str]]
 
 
 def ours() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name == "kts-scan"]
-
-
-def settle() -> None:
-    """Wait until no thread of a scan runs."""
-    wait_until("no thread of a scan runs", lambda: not ours())
+    return [one for one in threading.enumerate() if one.name.startswith("kts-scan")]
 
 
 def test_threads_give_what_one_gives() -> None:
@@ -81,9 +83,9 @@ def test_a_reader_that_resumes_behind_damage_does_not_wait_for_room(
 
     def filled(self: Ahead[RangeReader], source: Any) -> None:
         drop(self, source)
-        with self._state:
-            self._start(source)
-        settle()  # the threads have filled all room with slices of the following segments
+        if self._ranges:
+            self._look_ahead()
+            self._work()  # slices of the following segments take all room
 
     monkeypatch.setattr(Ahead, "_drop", filled)
     options: dict[str, Any] = {"batch_bytes": 80, "on_error": "skip", "columns": ["offset"]}
@@ -98,7 +100,7 @@ def test_decoding_runs_side_by_side_also_across_small_segments(tmp_path: Path, m
 
     def meeting(self: RangeReader, start: int, data: memoryview) -> pa.RecordBatch:
         if first.is_set() and not met.is_set():
-            together.wait(PATIENCE_S)  # three threads are in here, the reader's own among them, or it breaks
+            together.wait(PATIENCE_S)  # three threads are in here, or it breaks
             met.set()
         first.set()
         return decode(self, start, data)
@@ -108,21 +110,63 @@ def test_decoding_runs_side_by_side_also_across_small_segments(tmp_path: Path, m
     assert met.is_set()
 
 
-def test_a_reader_that_waits_holds_few_slices_and_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_waits_holds_few_slices_and_one_that_is_closed_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = log_of(tmp_path, list(range(300)), per_segment=100)
-    decode, decoded = RangeReader.decode, list[int]()
+    decode, decoded, pools = RangeReader.decode, list[int](), list[ThreadPoolExecutor]()
     monkeypatch.setattr(RangeReader, "decode", lambda *a: (decoded.append(a[1]), decode(*a))[1])
+    monkeypatch.setattr(ahead, "ThreadPoolExecutor", lambda *a: (pools.append(ThreadPoolExecutor(*a)), pools[-1])[1])
     reader = kts.scan(path, threads=2, batch_bytes=80)
     for taken in range(1, 40):
         reader.read_next_batch()
-        settle()
-        assert len(decoded) <= taken + 1 + 3, "at most threads + 1 slices ahead, and one that is joined"
+        for _ in range(2):  # as many threads have nothing left to do
+            pools[0].submit(time.sleep, 0.001).result()
+        assert len(decoded) <= taken + 1 + 3, "at most threads + 1 slices, and one that is joined"
     reader.close()
     del reader
     gc.collect()
-    before = len(decoded)
-    settle()
-    assert len(decoded) == before and not ours()
+    assert not ours()
+
+
+def test_a_scan_that_ends_in_one_of_its_threads_does_not_wait_for_it(tmp_path: Path) -> None:
+    """As when garbage collection there finds a reader that nobody has any more."""
+    path, ended = log_of(tmp_path, list(range(60)), per_segment=20), threading.Event()
+    threads = Ahead[RangeReader](2)
+    parts = plan(kts.open_partition(path).listed(), 0, NO_END)
+    turns = threads.in_turn(RangeReader(part, ScanOptions(), ahead=threads) for part in parts)
+    slices = next(turns).batches()
+    next(slices)
+    threads._pool.submit(lambda: (slices.close(), turns.close(), ended.set()))
+    assert ended.wait(PATIENCE_S)
+    wait_until("no thread of the scan runs", lambda: not ours())
+
+
+@pytest.mark.parametrize("way", ["ends", "is interrupted", "forks"])
+def test_a_process_with_a_scan_that_is_not_read_to_its_end_ends_at_once(way: str, tmp_path: Path) -> None:
+    """A second each: another Python."""
+    path = log_of(tmp_path, list(range(300)), per_segment=20)
+    program = f"""
+import os, signal, kts
+reader = kts.scan({str(path)!r}, threads=3, batch_bytes=80)
+reader.read_next_batch()
+if {way!r} == "is interrupted":
+    signal.raise_signal(signal.SIGINT)
+if {way!r} == "forks":
+    child = os.fork()
+    if not child:
+        reader.close()
+        del reader
+        raise SystemExit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert reader.read_all().num_rows > 200
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
+        timeout=PATIENCE_S, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == (-signal.SIGINT if way == "is interrupted" else 0), done.stderr
+    assert done.stderr.strip().endswith("KeyboardInterrupt" if way == "is interrupted" else ""), done.stderr
 
 
 def test_the_memory_of_one_slice_is_known_before_others_are_decoded(
@@ -202,7 +246,7 @@ def test_errors_and_memory_errors_of_threads_come_out_at_the_reader(
         for batch in kts.scan(path, threads=2, columns=["offset"]):
             found += batch["offset"].to_pylist()
     assert found == list(range(20))
-    settle()
+    assert not ours()
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1000, "2", True])
@@ -216,4 +260,4 @@ def test_damage_in_the_last_batch_leaves_no_thread(tmp_path: Path) -> None:
     flip(path / f"{0:020}.log", -20)
     with pytest.raises(CorruptRecordError):
         kts.scan(path, threads=2, batch_bytes=80).read_all()
-    settle()
+    assert not ours()
