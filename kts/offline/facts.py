@@ -76,7 +76,7 @@ class Transactions:
         return aborted
 
 
-@dataclass(frozen=True)
+@dataclass
 class PartitionFacts:
     """What a partition, or a part of one, shows besides its segments.
 
@@ -95,7 +95,7 @@ class PartitionFacts:
     listed: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass
 class SegmentFacts:
     """What a segment shows by itself.
 

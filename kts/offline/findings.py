@@ -40,7 +40,7 @@ class Violation:
         return f"{self.path}{where}: {self.kind}: {self.message}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Findings:
     """Violations as far as they are listed, and the count of all by path and kind."""
 
@@ -70,10 +70,11 @@ class Limit:
 
     def join(self, findings: Findings) -> Iterator[Violation]:
         """As ``take``, of all violations that these findings count."""
-        yield from self.take(findings.listed)
-        listed = Counter((one.path, one.kind) for one in findings.listed)
-        for key, count in findings.counts.items():
-            self.counts[key] += count - listed[key]
+        if findings.counts:
+            yield from self.take(findings.listed)
+            listed = Counter((one.path, one.kind) for one in findings.listed)
+            for key, count in findings.counts.items():
+                self.counts[key] += count - listed[key]
 
     def rest(self) -> Iterator[Violation]:
         """The numbers of those that are not listed."""

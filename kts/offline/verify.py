@@ -166,18 +166,17 @@ class _Borders:
             return
         if facts.txn_index is not None:
             yield from facts.txn_index.compared(aborted)
-        with unless_deleted(segment.path):
-            if segment.remote and self.transactions.found and not (facts.is_cut or self.damaged or self.lone):
-                yield from self.open_after(segment)
-            if 0 <= self.last_offset < segment.base_offset - 1 and not facts.damaged:
-                self.seams.append((segment.path, self.last_offset + 1, segment.base_offset))
-            self.gaps |= facts.gaps
-            self.last_offset = max(self.last_offset, facts.last_offset)
-            yield from facts.changed
+        if segment.remote and self.transactions.found and not (facts.is_cut or self.damaged or self.lone):
+            yield from self.open_after(segment)
+        if 0 <= self.last_offset < segment.base_offset - 1 and not facts.damaged:
+            self.seams.append((segment.path, self.last_offset + 1, segment.base_offset))
+        self.gaps |= facts.gaps
+        self.last_offset = max(self.last_offset, facts.last_offset)
+        yield from facts.changed
 
     def open_after(self, segment: Segment) -> Iterator[Violation]:
         """Compare the transactions open after a copy with its producer snapshot, as far back as the log goes."""
-        with suppress(CorruptIndexError):  # the faults of its objects have it
+        with unless_deleted(segment.path), suppress(CorruptIndexError):  # the faults of its objects have it
             place, stated = tiers.open_after(segment.path)
             stated = {producer: first for producer, first in stated.items() if first >= (self.first_offset or 0)}
             if stated != self.transactions.open:
