@@ -77,7 +77,7 @@ class Transactions:
 
 
 @dataclass
-class PartitionFacts:
+class VerifiedPartition:
     """What a partition, or a part of one, shows besides its segments.
 
     Attributes
@@ -96,7 +96,7 @@ class PartitionFacts:
 
 
 @dataclass
-class SegmentFacts:
+class VerifiedSegment:
     """What a segment shows by itself.
 
     Attributes
@@ -140,7 +140,7 @@ class SegmentFacts:
     hidden: bool = False
 
 
-Facts = PartitionFacts | SegmentFacts
+Facts = VerifiedPartition | VerifiedSegment
 
 
 def facts_of(
@@ -150,10 +150,10 @@ def facts_of(
     try:
         segments = log.listed(skip_damage=True, whole=True).segments
     except (LogStorageError, CorruptRecordError) as error:
-        yield PartitionFacts(Findings.of([unreadable(error, log.path)]), [], listed=False)
+        yield VerifiedPartition(Findings.of([unreadable(error, log.path)]), [], listed=False)
         return
     epochs, faults = _leader_epochs(log)
-    yield PartitionFacts(Findings.of([] if log.segments_before else faults), epochs)
+    yield VerifiedPartition(Findings.of([] if log.segments_before else faults), epochs)
     sealed, magics = log.sealed_indexes(), log.noted_magics()
     indexes_of = [_indexes_of(segment) for segment in segments]
     paths = [path for segment, two in zip(segments, indexes_of, strict=True) for path in (*two, segment.path)]
@@ -174,7 +174,7 @@ def facts_of(
 
 def facts_of_segment(
     segment: Segment, following: int | None, deep: bool = False, rules: TimeRules = KAFKA_TIMES
-) -> SegmentFacts:
+) -> VerifiedSegment:
     """The facts of a segment of which nothing else is known; ``following`` is the base offset of the next one."""
     return _SegmentCheck(partition_of_segment(segment), segment, following, deep, rules).facts()
 
@@ -184,7 +184,7 @@ def _hidden_copies(log: PartitionLog, epochs: Epochs, deep: bool, rules: TimeRul
     try:
         copies = log.hidden_copies()
     except (LogStorageError, CorruptRecordError) as error:
-        yield PartitionFacts(Findings.of([unreadable(error, log.path)]), epochs)
+        yield VerifiedPartition(Findings.of([unreadable(error, log.path)]), epochs)
         return
     for segment, following in copies:
         yield replace(facts_of_segment(segment, following, deep, rules), hidden=True)
@@ -255,7 +255,7 @@ class _SegmentCheck:
         sealed: Sealed | None = None,
         progress: Progress | None = None,
         known: Sequence[Violation] = (),
-    ) -> SegmentFacts:
+    ) -> VerifiedSegment:
         """Check the segment.
 
         Parameters
@@ -271,7 +271,7 @@ class _SegmentCheck:
         if self.whole and sealed is not None and is_sealed:
             changed += readable(self.changed_indexes(sealed), segment.path)
         is_gone = following is not None and not files.exists(segment.path)
-        return SegmentFacts(
+        return VerifiedSegment(
             segment=segment,
             found=found,
             changed=changed,

@@ -50,11 +50,11 @@ class Findings:
     @classmethod
     def of(cls, violations: Iterable[Violation]) -> Findings:
         """The findings of one step of a check."""
-        limit = Limit()
-        return cls(list(limit.take(violations)), limit.counts)
+        listing = Listing()
+        return cls(list(listing.take(violations)), listing.counts)
 
 
-class Limit:
+class Listing:
     """At most ``LISTED`` violations of a kind in a file, then the number of the others."""
 
     def __init__(self) -> None:
@@ -85,9 +85,9 @@ class Limit:
 
 def limited(violations: Iterable[Violation]) -> Iterator[Violation]:
     """The violations that are listed, and the numbers of the others."""
-    limit = Limit()
-    yield from limit.take(violations)
-    yield from limit.rest()
+    listing = Listing()
+    yield from listing.take(violations)
+    yield from listing.rest()
 
 
 def unreadable(error: LogStorageError | CorruptRecordError, path: str = "") -> Violation:

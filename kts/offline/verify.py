@@ -11,8 +11,8 @@ from kts.dataset.options import Path
 from kts.dataset.partition import LogDirs, PartitionLog, partition_of_segment
 from kts.dataset.paths import open_path
 from kts.errors import CorruptIndexError
-from kts.offline.facts import Facts, PartitionFacts, SegmentFacts, Transactions, facts_of, facts_of_segment
-from kts.offline.findings import Limit, Violation, readable
+from kts.offline.facts import Facts, Transactions, VerifiedPartition, VerifiedSegment, facts_of, facts_of_segment
+from kts.offline.findings import Listing, Violation, readable
 from kts.offline.log_check import Progress
 from kts.offline.small_files import verify_checkpoints, verify_groups, verify_names, verify_small_files
 from kts.remote import tiers
@@ -99,7 +99,7 @@ class _Fold:
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
-        self.limit = Limit()
+        self.listing = Listing()
         self.borders = _Borders(log.lone)
         self.segments: list[Segment] = []
         self.epochs: Sequence[tuple[int, int]] = []
@@ -108,8 +108,8 @@ class _Fold:
     def run(self, facts: Iterable[Facts]) -> Iterator[Violation]:
         """The faults of the facts, those that they show together, and those of the small files."""
         for fact in facts:
-            yield from self.limit.join(fact.found)
-            if isinstance(fact, PartitionFacts):
+            yield from self.listing.join(fact.found)
+            if isinstance(fact, VerifiedPartition):
                 self.listed, self.epochs = fact.listed, fact.epochs
                 continue
             borders = self.borders
@@ -118,11 +118,11 @@ class _Fold:
             else:
                 self.segments.append(fact.segment)
                 self.sealed = fact.sealed
-            yield from self.limit.take(readable(borders.cross(fact), fact.segment.path))
+            yield from self.listing.take(readable(borders.cross(fact), fact.segment.path))
             borders.last_offset = max(borders.last_offset, fact.gone_until)
         if self.listed:
-            yield from self.limit.take(self.whole())
-        yield from self.limit.rest()
+            yield from self.listing.take(self.whole())
+        yield from self.listing.rest()
 
     def whole(self) -> Iterator[Violation]:
         """What only the whole partition shows, after its segments."""
@@ -154,7 +154,7 @@ class _Borders:
         self.seams: list[tuple[str, int, int]] = []  # segment, first missing offset, base offset
         self.transactions = Transactions()
 
-    def cross(self, facts: SegmentFacts) -> Iterator[Violation]:
+    def cross(self, facts: VerifiedSegment) -> Iterator[Violation]:
         """Add the next segment; the faults that it shows together with those before it."""
         segment = facts.segment
         if self.first_offset is None:
