@@ -700,7 +700,7 @@ cdef void release(ArrowArray* array) noexcept nogil:
 
 @cython.final
 @cython.freelist(8)
-cdef class Source:
+cdef class HeldBuffer:
     """Keeps a caller's buffer, for as long as a pass or a view needs it."""
 
     cdef Py_buffer view
@@ -711,8 +711,8 @@ cdef class Source:
             PyBuffer_Release(&self.view)
 
 
-cdef Source source_of(buf):
-    cdef Source source = Source.__new__(Source)
+cdef HeldBuffer held_buffer(buf):
+    cdef HeldBuffer source = HeldBuffer.__new__(HeldBuffer)
     try:
         PyObject_GetBuffer(buf, &source.view, PyBUF_SIMPLE)
     except TypeError as error:
@@ -725,7 +725,7 @@ cdef Source source_of(buf):
 
 def check_buffer(buf):
     """Raise TypeError unless ``buf`` is a contiguous buffer."""
-    source_of(buf)
+    held_buffer(buf)
 
 
 cdef class Decoder:
@@ -744,7 +744,7 @@ cdef class Decoder:
         Bound on each batch or wrapper.
     """
 
-    cdef Source source
+    cdef HeldBuffer source
     cdef Inflater inflater
     cdef bytes ids
     cdef Pass d
@@ -756,7 +756,7 @@ cdef class Decoder:
 
     def __cinit__(self, buf, bytes ids not None, bint views, bint verify_crc, int64_t max_decompressed_bytes):
         cdef uint8_t column
-        self.source = source_of(buf)
+        self.source = held_buffer(buf)
         self.ids = ids
         self.limit = max_decompressed_bytes
         self.d.data = <const uint8_t*> self.source.view.buf
@@ -946,7 +946,7 @@ def max_timestamp(buf, bint verify_crc, int64_t max_decompressed_bytes):
 
 def valid_bytes(buf):
     """Length of the whole entries at the front; CorruptRecordError for an impossible size or magic."""
-    cdef Source source = source_of(buf)
+    cdef HeldBuffer source = held_buffer(buf)
     cdef const uint8_t* p = <const uint8_t*> source.view.buf
     cdef int64_t total = source.view.len, at = 0, size = 0
     cdef int status
@@ -974,7 +974,7 @@ cdef bytes SCAN_IDS = bytes((
 
 def scan(buf):
     """Address of an ArrowArray with one row an entry, in the columns ``SCAN_IDS``; from headers and CRCs alone."""
-    cdef Source source = source_of(buf)
+    cdef HeldBuffer source = held_buffer(buf)
     cdef Pass d
     cdef Err err
     cdef Slab* s
@@ -1225,7 +1225,7 @@ cdef class Entries:
     cdef readonly bint all_sound
 
     def __cinit__(self, buf, *, int64_t start=0, bint verify_crc=False, bint until_damage=False):
-        cdef Source source = source_of(buf)
+        cdef HeldBuffer source = held_buffer(buf)
         cdef Err err
         cdef int status
         with nogil:
@@ -1333,7 +1333,7 @@ def read_header(buf, int64_t at=0, *, int64_t start=0):
     CorruptRecordError
         An impossible size or magic.
     """
-    cdef Source source = source_of(buf)
+    cdef HeldBuffer source = held_buffer(buf)
     cdef CEntry e
     cdef Err err
     cdef int status
@@ -1691,13 +1691,13 @@ def partitions_of_keys(const int32_t[::1] offsets, const uint8_t[::1] data, int3
 
 def crc32c(buf):
     """CRC-32C of a buffer, as the codec computes it."""
-    cdef Source source = source_of(buf)
+    cdef HeldBuffer source = held_buffer(buf)
     return kts_crc32c(<const uint8_t*> source.view.buf, source.view.len)
 
 
 def crc32(buf):
     """CRC-32 of a buffer, as the codec computes it."""
-    cdef Source source = source_of(buf)
+    cdef HeldBuffer source = held_buffer(buf)
     return kts_crc32(<const uint8_t*> source.view.buf, source.view.len)
 
 
@@ -1783,7 +1783,7 @@ cdef class Appender:
     def set(self, buf, int64_t offset, int64_t now, int32_t epoch):
         """A set of records to be appended by these rules; nothing is done with it yet."""
         cdef AppendSet made = AppendSet.__new__(AppendSet)
-        cdef Source source = made.take(self, buf, offset, now, epoch)
+        cdef HeldBuffer source = made.take(self, buf, offset, now, epoch)
         with nogil:
             memcpy(made.p, source.view.buf, <size_t> made.n)
         return made
@@ -1795,7 +1795,7 @@ cdef class Appender:
         """
         cdef AppendSet made = AppendSet.__new__(AppendSet)
         cdef Append* s = &made.s
-        cdef Source source = made.take(self, buf, offset, now, epoch)
+        cdef HeldBuffer source = made.take(self, buf, offset, now, epoch)
         cdef bint done
         with nogil:
             done = kts_append_plain(s, made.p, <const uint8_t*> source.view.buf, made.n, self.target)
@@ -1845,9 +1845,9 @@ cdef class AppendSet:
         Py_XDECREF(self.made)
         free(self.s.refused.bad)
 
-    cdef Source take(self, Appender rules, buf, int64_t offset, int64_t now, int32_t epoch):
+    cdef HeldBuffer take(self, Appender rules, buf, int64_t offset, int64_t now, int32_t epoch):
         """Room for a copy of the buffer; the buffer itself is given back."""
-        cdef Source source = source_of(buf)
+        cdef HeldBuffer source = held_buffer(buf)
         self.rules = rules
         self.n = source.view.len
         self.s.asked.r = rules.rules
@@ -2194,7 +2194,7 @@ cdef class AppendSet:
 
 def inflate(payload, int codec, int64_t max_decompressed_bytes):
     """A payload of gzip, snappy or lz4 decompressed, framed as in magic 1; for messages of other layouts."""
-    cdef Source source = source_of(payload)
+    cdef HeldBuffer source = held_buffer(payload)
     cdef Inflater inflater = Inflater.__new__(Inflater)
     cdef CEntry e
     e.magic = 1
