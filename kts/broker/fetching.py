@@ -20,9 +20,9 @@ from kts.log.view import Fetched, Sliced
 from kts.segment.log_segment import LogSegment
 from kts.segment.magics import UNREAD
 from kts.segment.transactions import AbortedTransaction, read_txn_index
-from kts.store import files
 from kts.store.descriptors import NO_DESCRIPTOR
 from kts.store.local import FileRange
+from kts.store.source import files
 
 logger = logging.getLogger(__name__)
 

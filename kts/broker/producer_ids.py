@@ -13,7 +13,8 @@ from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.topics import Topics
 from kts.errors import KtsError, LogStorageError
 from kts.segment.locks import new_in_children
-from kts.store import files, publishing
+from kts.store import publishing
+from kts.store.source import files
 
 FILE = "producer-id-block"
 BLOCK = 1000

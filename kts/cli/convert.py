@@ -21,6 +21,7 @@ from .inputs import (
     log_bytes,
     open_logs,
     out_option,
+    source_named,
     storage_options_option,
 )
 from .output import counted, expand_option, note, print_json, print_table, progress, show_bytes
@@ -156,7 +157,7 @@ def command(
                 finish_partition(log, directory, to, made)
             is_log_dir = not logs[0].lone and real(logs[0].path) != real(plain(src))
             if is_log_dir and not topics and not partitions:
-                copy_beside(plain(src), directory)
+                copy_beside(plain(src), source_named(plain(src)), directory)
     except FileExistsError as error:
         raise click.BadParameter(f"{error}; name another", param_hint="--out") from error
     report.end(len(logs))

@@ -10,7 +10,6 @@ from kts.errors import InvalidRequestError
 from kts.offline.copy import CopyOptions, copy_partitions
 
 from .inputs import (
-    STORAGE_OPTIONS,
     advice_on_locks,
     declared,
     exact_range,
@@ -19,6 +18,7 @@ from .inputs import (
     log_bytes,
     now_option,
     open_logs,
+    storage_options_of_context,
     tiered_paths_argument,
 )
 from .output import counted, expand_option, note, print_json, print_table, progress, show_bytes
@@ -69,8 +69,6 @@ meta.properties is copied with a whole directory, if DST has none; else start wi
 @json_option
 def command(paths: tuple[str, ...], target: str, now: str | None, as_json: bool, **asked: Any) -> None:
     """Copy partitions into the log directory DST, on a disk or in a bucket; only what is not there yet."""
-    from kts.remote.buckets import reached
-
     exact_range(asked)
     try:
         options = CopyOptions(None, target, **given_options(CopyOptions, asked, now))
@@ -79,12 +77,19 @@ def command(paths: tuple[str, ...], target: str, now: str | None, as_json: bool,
         raise click.UsageError(str(error)) from error
     topics, partitions = asked["topics"], asked["partitions"]
     logs = open_logs(paths, topics=topics, partitions=partitions, reaches_more=options.reaches_more)
-    target = reached(target, click.get_current_context().meta.get(STORAGE_OPTIONS))
     report = CopyReport(as_json, target)
     whole = not topics and not partitions
     try:
         with advice_on_locks(), progress("copied", log_bytes(logs)) as advance:
-            for one in copy_partitions(logs, target, wanted, on_error=options.on_error, whole=whole, progress=advance):
+            for one in copy_partitions(
+                logs,
+                target,
+                wanted,
+                storage_options=storage_options_of_context(),
+                on_error=options.on_error,
+                whole=whole,
+                progress=advance,
+            ):
                 report.add(one)
     except InvalidRequestError as error:
         raise click.UsageError(str(error)) from error

@@ -10,7 +10,8 @@ import tarfile
 
 import click
 
-from kts.store import addresses, files, local, publishing
+from kts.store import addresses, local, publishing
+from kts.store.source import files
 
 PACKED = os.path.join(os.path.dirname(__file__), "demo.tar.gz")  # tests/support/demo.py packs it
 EPILOG = """\b

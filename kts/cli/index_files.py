@@ -50,9 +50,11 @@ def entries_of(paths: Sequence[str], codes: list[int]) -> Iterator[tuple[str, In
     """The files with their entries; adds an exit code to ``codes`` for each that is damaged, and says how."""
     from kts.errors import KtsError
 
+    from .inputs import source_named
+
     for path in paths:
         try:
-            found = read_index_file(path)
+            found = read_index_file(path, source_named(path))
         except KtsError as error:
             codes.append(say(str(error), UNREADABLE))
             continue

@@ -19,8 +19,8 @@ from kts.config import FORMAT_OF_MAGIC, LogConfig
 from kts.dataset.options import LogOptions, ScanOptions
 from kts.errors import KtsError, LogLockedError, UnknownTopicOrPartitionError
 from kts.options import Bytes, Choice, FilePath, Flag, Moment, Number, Option, Several, options_of
-from kts.store.addresses import require_local
-from kts.store.files import has_pattern
+from kts.store.addresses import has_pattern, require_local
+from kts.store.source import Source, source_of
 
 from .output import FINE, UNREADABLE, note, say, spelled
 from .times import resolve
@@ -160,8 +160,8 @@ def remember_remote(ctx: click.Context, param: click.Parameter, value: Any) -> N
 def reached_by_context() -> dict[str, Any]:
     """``storage_options``, ``remote`` and ``remote_options`` of ``kts.open``, as the command line has them."""
     context = click.get_current_context(silent=True)
-    meta = {} if context is None else context.meta
-    given, storage = meta.get(REMOTE, {}), {"storage_options": meta.get(STORAGE_OPTIONS)}
+    given = {} if context is None else context.meta.get(REMOTE, {})
+    storage = {"storage_options": storage_options_of_context()}
     if not given:
         return storage
     if "remote" not in given:
@@ -211,9 +211,11 @@ def gone_down(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
         return value
     from kts.dataset.paths import log_directories
     from kts.store.addresses import real
-    from kts.store.files import directory_exists
 
-    found = [inner for path in value for inner in (log_directories(path) if directory_exists(path) else [path])]
+    found = list[str]()
+    for path in value:
+        source = source_named(path)
+        found += log_directories(path, source=source) if source.directory_exists(path) else [path]
     if not found:
         raise UnknownTopicOrPartitionError(
             f"no partition directories (such as orders-0) in or below {', '.join(value)}"
@@ -241,14 +243,23 @@ def remember_in_place(ctx: click.Context, param: click.Parameter, value: bool) -
     return value
 
 
+def storage_options_of_context() -> dict[str, Any] | None:
+    """``--storage-options`` of the command line."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(STORAGE_OPTIONS)
+
+
+def source_named(path: str) -> Source:
+    """The source of a path of the command line."""
+    return source_of(path, storage_options_of_context())
+
+
 def existing_paths(paths: Sequence[str]) -> list[str]:
     """What paths, addresses and patterns mean; one that is not there is a usage error."""
     from kts.dataset.paths import paths_of
 
-    context = click.get_current_context(silent=True)
-    options = None if context is None else context.meta.get(STORAGE_OPTIONS)
     try:
-        return paths_of(paths, options)
+        return paths_of(paths, storage_options_of_context())
     except FileNotFoundError as error:
         why = str(error.strerror) if has_pattern(str(error.filename)) else "no such file or directory"
         raise click.UsageError(f"{error.filename}: {why}; expected a partition, .log or log directory") from error
@@ -366,7 +377,7 @@ def where_to_look(paths: Sequence[str]) -> str:
     """A hint at the log directories below the given ones, if there may be any."""
     from kts.dataset.paths import one_level_down
 
-    hint = one_level_down(paths)
+    hint = one_level_down(paths, storage_options_of_context())
     if hint:
         return f"{hint}, or add --recursive"
     folders = any(names for path in paths for _, names, _ in islice(os.walk(path), 1))

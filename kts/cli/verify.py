@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -13,7 +13,14 @@ import click
 from kts.behaviour import TimeRules
 from kts.segment.names import INDEX_SUFFIXES
 
-from .inputs import filter_options, json_option, negative_times_options, open_logs, tiered_paths_argument
+from .inputs import (
+    filter_options,
+    json_option,
+    negative_times_options,
+    open_logs,
+    storage_options_of_context,
+    tiered_paths_argument,
+)
 from .output import FINDINGS, counted, note, print_json, print_line, progress, show_bytes
 from .work import on_each, spark_option
 
@@ -76,7 +83,9 @@ def command(
         workers = max(1, min(jobs, int(sum(one.seconds(deep) for one in amounts) / PROCESS_SECONDS)))
         done = on_each(checked, work, folded, advance, master=master, jobs=workers, parts=True)
         found = chain.from_iterable(violations for _, violations in done)
-        of_directories = chain.from_iterable(map(verify_checkpoints, log_directories_of(paths, logs)))
+        of_directories = chain.from_iterable(
+            starmap(verify_checkpoints, log_directories_of(paths, logs, storage_options_of_context()))
+        )
         for violation in chain(of_directories, verify_groups(logs), found):
             in_index = violation.kind in OF_INDEXES or violation.path.endswith(INDEX_SUFFIXES)
             of_group = violation.kind == "group"

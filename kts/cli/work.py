@@ -145,8 +145,6 @@ class _Job:
         self.folder = folder
 
     def __call__(self, logs: list[PartitionLog]) -> list[_Outcome]:
-        for access in {one.root: one for log in logs for one in log.access}.values():
-            access.use()
         return [self.outcome(log) for log in logs]
 
     def outcome(self, log: PartitionLog) -> _Outcome:
@@ -168,9 +166,9 @@ class _Job:
     def in_folder(self, log: PartitionLog) -> AbstractContextManager[None]:
         """Go where a relative path of the command is."""
         from kts.spark.planning import unseen
-        from kts.store import addresses, files
+        from kts.store.source import files
 
-        if self.folder is None or log.remote_alone or addresses.scheme_of(log.path) is not None:
+        if self.folder is None or not log.source.is_here:
             return nullcontext()
         if not files.exists(os.path.join(self.folder, log.path)):
             raise unseen(os.path.join(self.folder, log.path))

@@ -29,7 +29,6 @@ from kts.segment.index_checksums import Sealed
 from kts.segment.partition import ReadablePartition
 from kts.segment.rereading import warn
 from kts.segment.segment import Lookups, Segment, bools, int64
-from kts.store import addresses, files
 from kts.store.expanded import compression_of_log
 from kts.store.protocol import Readable
 from kts.times import show_length
@@ -89,16 +88,16 @@ def kept_of_each(log: ReadablePartition, parts: Sequence[SegmentRange], within: 
         return [[part] for part in parts]
     segments = {(segment.path, segment.base_offset): segment for segment in log.segments}
     sealed = log.sealed_indexes()
-    path = parts[0].path
+    source = parts[0].source
     heads = [_Heads()] * len(parts)
     if within.latest_ms is not None:
         heads = list(
-            files.side_by_side(lambda part: _glance(part, segments[part.path, part.base_offset], within), parts, path)
+            source.side_by_side(lambda part: _glance(part, segments[part.path, part.base_offset], within), parts)
         )
     late = [_with_following(heads, number).are_late(within) for number in range(len(parts))]
     read = [number for number in range(len(parts)) if not late[number] or parts[number].is_empty]
     judge = partial(_blocks, segments=segments, sealed=sealed, within=within)
-    blocks = dict(zip(read, files.side_by_side(judge, [parts[number] for number in read], path), strict=True))
+    blocks = dict(zip(read, source.side_by_side(judge, [parts[number] for number in read]), strict=True))
     found, reached, left_out = list[list[SegmentRange]](), 0, False
     for number, part in enumerate(parts):
         pieces = list[SegmentRange]()
@@ -197,7 +196,7 @@ def _agree(lookups: Lookups, start: int, end: int, within: TimeRange) -> bool:
 
 def _is_asked_seldom(segment: Segment) -> bool:
     """True for a segment in a store, and a compressed one: each look into it costs as much as reading a lot."""
-    return segment.remote or addresses.is_served(segment.path) or compression_of_log(segment.path) is not None
+    return not segment.source.is_here or compression_of_log(segment.path) is not None
 
 
 def _blocks(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Self
@@ -32,13 +32,14 @@ from kts.segment.overlaps import Overlaps
 from kts.segment.rereading import settled, warn
 from kts.segment.segment import Segment, described, ends_shown, segment_of_file
 from kts.segment.swaps import live_logs
-from kts.store import addresses, files
+from kts.store import addresses
+from kts.store.source import Source, files
 from kts.times import Time
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kts.remote.buckets import Access
+    from kts.dataset.plan import SegmentRange
     from kts.remote.tiers import Fault, TieredPartition
 
 
@@ -49,15 +50,6 @@ PUBLIC = (
     *("last_stable_offset", "leader_epochs", "scan", "offset_for_timestamp", "explain_offset_for_timestamp"),
     *("max_timestamp", "batches", "close"),
 )
-
-
-def _access_to(paths: Sequence[str]) -> tuple[Access, ...]:
-    """How this process reaches the buckets that paths lie in; nothing is loaded for paths of this machine."""
-    if all(addresses.scheme_of(path) is None for path in paths):
-        return ()
-    from kts.remote.buckets import access_to
-
-    return access_to(paths)
 
 
 class PartitionLog:
@@ -77,16 +69,16 @@ class PartitionLog:
         segment_paths: Sequence[str] | None = None,
         checkpoints: Checkpoints | None = None,
         remote: TieredPartition | None = None,
+        source: Source = files,
     ) -> None:
         self.path = path
+        self.source = source  # of the directory, or of the segment files
         self.topic = topic
         self.partition = partition
         self._log_start_offset = log_start_offset
         self._segment_paths = None if segment_paths is None else tuple(segment_paths)
-        self._checkpoints = checkpoints or Checkpoints(os.path.dirname(addresses.absolute(path)))
+        self._checkpoints = checkpoints or Checkpoints(os.path.dirname(addresses.absolute(path)), source)
         self._remote = remote
-        tiered = [] if remote is None else [remote.tier.remote, *remote.tier.metadata.directories]
-        self.access = _access_to([*(self._segment_paths or [path]), *tiered])  # goes with it to other processes
         self._closed = False
         self._overlaps = Overlaps()
         self.segments_before = 0  # of a part: the segments of the partition before it,
@@ -149,7 +141,7 @@ class PartitionLog:
         if self._closed:
             raise LogClosedError("expected an open log, found a closed one", path=self.path)
         if self._segment_paths is not None:
-            lone = [segment_of_file(path) for path in self._segment_paths]
+            lone = [segment_of_file(path, self.source) for path in self._segment_paths]
             found = [replace(segment, topic=self.topic, partition=self.partition) for segment in lone]
             return sorted(found, key=lambda segment: (segment.base_offset, segment.path))
         local = [] if self.remote_alone else self._local_segments()
@@ -169,9 +161,9 @@ class PartitionLog:
 
     def _local_segments(self) -> list[Segment]:
         names, pending = self._names()
-        paths = sorted(live_logs(self.path, names).items())
+        paths = sorted(live_logs(self.path, names, self.source).items())
         return [
-            Segment(path, self.topic, self.partition, base)
+            Segment(path, self.topic, self.partition, base, source=self.source)
             for (base, _), path in paths
             if pending is None or base < pending.first_offset
         ]
@@ -180,7 +172,7 @@ class PartitionLog:
         """The names in the directory, and the segments among them that are not committed yet."""
         while True:
             before = self._checkpoints.commits()
-            names = files.names_in(self.path)
+            names = self.source.names_in(self.path)
             if self._checkpoints.commits() is before:
                 return names, before.pending_of(self.topic, self.partition)
 
@@ -200,6 +192,24 @@ class PartitionLog:
         """
         segments = self.whole_segments
         return _Listed(self, segments if whole else self._overlaps.removed(segments, exact=exact), skip_damage)
+
+    def taken(self, parts: Iterable[SegmentRange]) -> list[SegmentRange]:
+        """Ranges of it for tasks in other processes, without what is known of the rest of tiered storage.
+
+        That may be much, and a task reads few segments. One that needs the others asks for them again.
+        """
+        if self._remote is None:
+            return list(parts)
+        remote = self._remote.taken()
+        remote.log = PartitionLog(
+            self.path,
+            self.topic,
+            self.partition,
+            log_start_offset=self._log_start_offset,
+            remote=remote,
+            source=remote if self.remote_alone else self.source,
+        )
+        return [replace(part, source=remote) if part.source is self._remote else part for part in parts]
 
     @property
     def is_part(self) -> bool:
@@ -270,6 +280,7 @@ class PartitionLog:
             segment_paths=self._segment_paths,
             checkpoints=self._checkpoints,
             remote=self._remote,
+            source=self.source,
         )
         now._overlaps = self._overlaps  # it told them
         end = settled(lambda: transactions.log_end_offset(now.listed(), skip_damage=True))
@@ -345,18 +356,18 @@ class PartitionLog:
     def _stated_epochs(self) -> list[tuple[int, int]]:
         if self.lone or self.remote_alone:
             return []
-        found = read_leader_epochs(path := os.path.join(self.path, LEADER_EPOCHS))
-        if found is None and (fault := fault_of(path)) is not None:
+        found = read_leader_epochs(path := os.path.join(self.path, LEADER_EPOCHS), self.source)
+        if found is None and (fault := fault_of(path, self.source)) is not None:
             self._checkpoints.tell(path, fault)
         return found or []
 
     @property
     def topic_id(self) -> str | None:
         """The topic's id from ``partition.metadata``, or else tiered storage; or None."""
-        found = None if self.lone or self.remote_alone else read_topic_id(self.path)
+        found = None if self.lone or self.remote_alone else read_topic_id(self.path, self.source)
         if found is None and not (self.lone or self.remote_alone):
             path = os.path.join(self.path, PARTITION_METADATA)
-            if (fault := fault_of(path)) is not None:
+            if (fault := fault_of(path, self.source)) is not None:
                 self._checkpoints.tell(path, fault)
         return found if found is not None or self._remote is None else self._remote.topic_id
 
@@ -475,7 +486,7 @@ def _newer(key: TopicPartition, copies: Sequence[PartitionLog]) -> PartitionLog:
     if len(ids - {None}) > 1 or not known or (None in ids and not _alike(known)):
         named = ", ".join(sorted(filter(None, ids)))
         why = f"they have the topic ids {named}" if len(ids - {None}) > 1 else "they do not agree, or say too little"
-        contested = _Contested(copies[0].path, key.topic, key.partition)
+        contested = _Contested(copies[0].path, key.topic, key.partition, source=copies[0].source)
         contested.why = (
             f"expected {key} once, found it in {places}, and nothing tells which one counts: {why}; {advice}"
         )
@@ -518,7 +529,9 @@ def _alike(facts: Mapping[PartitionLog, tuple[int, int, int]]) -> bool:
 
 def partition_of_segment(segment: Segment) -> PartitionLog:
     """One segment as a partition of its own."""
-    return PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
+    return PartitionLog(
+        segment.path, segment.topic, segment.partition, segment_paths=[segment.path], source=segment.source
+    )
 
 
 class LogDirs(Mapping[TopicPartition, PartitionLog]):

@@ -28,10 +28,11 @@ from kts.segment.names import (
     partition_of_file,
 )
 from kts.segment.rereading import warn
-from kts.store import addresses, files
+from kts.store import addresses
 from kts.store.addresses import RemoteOptions, StorageOptions
 from kts.store.expanded import without_compression
 from kts.store.protocol import DirectoryEntry
+from kts.store.source import Source, files, source_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,8 +81,7 @@ def open(
         {topic: {partition: offset}} or {(topic, partition): offset}.
     storage_options : dict, optional
         How to reach the bucket: arguments of its class in ``pyarrow.fs``, such as ``region`` or ``endpoint_override``.
-        The first ones of a bucket in a process go with its name: None is those, or the usual environment. What is
-        opened with others has a number in its address, as ``s3://logs;2/orders-0``.
+        None is the first ones of a bucket in a process, or the usual environment. What is opened keeps its own.
     remote : path, optional
         The tiered storage (KIP-405) of these partitions: a path or address, with the prefix of the keys as it is. Its
         segments and those of the directory are read as one log.
@@ -115,7 +115,7 @@ def open(
     """
     paths = None if path is None else paths_of(path, storage_options)
     logs, is_log_directory = _found(paths, log_start_offset, storage_options, remote, remote_options)
-    single = isinstance(path, (str, os.PathLike)) and not _is_pattern(os.fspath(path))
+    single = isinstance(path, (str, os.PathLike)) and not _is_pattern(*_door(path, storage_options))
     return LogDirs(logs, paths or ()) if is_log_directory or not single else logs[0]
 
 
@@ -133,6 +133,11 @@ def log_dirs_at(
     return LogDirs(logs, paths or ())
 
 
+def log_dirs_in(path: str, source: Source) -> LogDirs:
+    """The partitions of a log directory."""
+    return LogDirs(_directory(path, source)[0], [path])
+
+
 def _found(
     paths: Sequence[str] | None,
     log_start_offset: LogStartOffsets,
@@ -147,10 +152,10 @@ def _found(
     if paths is None:
         logs, are_of_directory = _partitions_of(remote, remote_options, storage_options), True
     else:
-        logs, are_of_directory = _partitions_in(paths)
+        logs, are_of_directory = _partitions_in(paths, storage_options)
         logs = _with_remote(logs, paths, remote, remote_options, storage_options)
     if not logs:
-        raise _nothing_in([os.fspath(remote or "")] if paths is None else paths)
+        raise _nothing_in([os.fspath(remote or "")] if paths is None else paths, storage_options)
     _give_start_offsets(logs, log_start_offset)
     return logs, are_of_directory
 
@@ -162,12 +167,15 @@ def _tell_unused(storage_options: StorageOptions, named: Sequence[Path | None]) 
 
 
 def tier_of(
-    remote: Path, remote_options: RemoteOptions, storage_options: StorageOptions, directories: Sequence[str] = ()
+    remote: Path,
+    remote_options: RemoteOptions,
+    storage_options: StorageOptions,
+    directories: Sequence[tuple[str, Source]] = (),
 ) -> Tier:
     """Tiered storage as a user names it; errors as for ``kts.open``."""
     from kts.remote.tiers import Tier
 
-    return Tier(_reached(remote, storage_options), remote_options, directories)
+    return Tier(*_named(remote, storage_options), remote_options, directories)
 
 
 def _partitions_of(
@@ -177,7 +185,9 @@ def _partitions_of(
     if remote is None:
         raise TypeError("path: expected a path, found None; without one, remote names the tiered storage to read")
     tier = tier_of(remote, remote_options, storage_options)
-    return [PartitionLog(one.directory, one.of.topic, one.of.partition, remote=one) for one in tier.partitions()]
+    return [
+        PartitionLog(one.directory, one.of.topic, one.of.partition, remote=one, source=one) for one in tier.partitions()
+    ]
 
 
 def _with_remote(
@@ -198,13 +208,15 @@ def _with_remote(
     for log in logs:
         if log.lone:
             raise ValueError(f"remote: expected a partition or log directory, found the segment file {log.path}")
-    beside = [os.path.dirname(addresses.absolute(log.path)) for log in logs]
-    tier = tier_of(remote, remote_options, storage_options, [*paths, *beside])
+    named = [(path, source_of(path, storage_options)) for path in paths]
+    beside = [(os.path.dirname(addresses.absolute(log.path)), log.source) for log in logs]
+    tier = tier_of(remote, remote_options, storage_options, [*named, *beside])
 
     def joined(log: PartitionLog) -> PartitionLog:
         of = PartitionId(log.topic, log.topic_id or "", log.partition)
         tiered = None if log.topic in INTERNAL_TOPICS else TieredPartition(tier, of)
-        return PartitionLog(log.path, log.topic, log.partition, checkpoints=log._checkpoints, remote=tiered)
+        beside = log._checkpoints
+        return PartitionLog(log.path, log.topic, log.partition, checkpoints=beside, remote=tiered, source=log.source)
 
     return [joined(log) for log in logs]
 
@@ -247,11 +259,11 @@ def open_partition(
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"path: expected a path, found {type(path).__name__}")
     paths = paths_of(path, storage_options)
-    if _is_pattern(os.fspath(path)):
+    if _is_pattern(*_door(path, storage_options)):
         raise ValueError(f"path: expected one partition, found the pattern {os.fspath(path)}; use kts.open_log_dirs")
-    logs, is_log_directory = _partitions_in(paths)
+    logs, is_log_directory = _partitions_in(paths, storage_options)
     if not logs:
-        raise _nothing_in(paths)
+        raise _nothing_in(paths, storage_options)
     if is_log_directory:
         known = ", ".join(f"{log.topic}-{log.partition}" for log in logs[:3]) + ", ..." * (len(logs) > 3)
         raise ValueError(
@@ -326,28 +338,31 @@ def paths_of(path: Path | Sequence[Path], storage_options: StorageOptions = None
     return [found for one in path for found in _matching(one, storage_options)]
 
 
-def _reached(path: object, storage_options: StorageOptions) -> str:
-    """The address of a path for a reader with these options; a path of this machine as it is."""
-    name = _name(path)
-    if addresses.scheme_of(name) is None:
-        return name
-    from kts.remote.buckets import reached
-
-    return reached(name, storage_options)
+def _door(path: object, storage_options: StorageOptions) -> tuple[str, Source]:
+    """A path that a user names, and the source of its files."""
+    name = addresses.plain(_name(path))
+    return name, source_of(name, storage_options)
 
 
-def _is_pattern(path: str) -> bool:
-    return files.has_pattern(path) and not files.exists(path)
+def _named(path: object, storage_options: StorageOptions) -> tuple[str, Source]:
+    """As ``_door``, where the user sees what lies there now."""
+    name, source = _door(path, storage_options)
+    source.refresh()
+    return name, source
+
+
+def _is_pattern(path: str, source: Source) -> bool:
+    return addresses.has_pattern(path) and not source.exists(path)
 
 
 def _matching(path: object, storage_options: StorageOptions) -> list[str]:
-    name = addresses.plain(_reached(path, storage_options))
-    if not _is_pattern(name):
-        return [_there(name)]
-    found = [one for one in files.matching(name) if _may_be_meant(os.path.basename(one))]
+    name, source = _named(path, storage_options)
+    if not _is_pattern(name, source):
+        return [_there(name, source)]
+    found = [one for one in source.matching(name) if _may_be_meant(os.path.basename(one))]
     if not found:
         raise FileNotFoundError(errno.ENOENT, "nothing matches the pattern", name)
-    readable = [one for one in found if not _passed_over(one)]
+    readable = [one for one in found if not _passed_over(one, source)]
     if not readable:
         raise PermissionError(errno.EACCES, "nothing that matches the pattern can be read", name)
     return readable
@@ -361,11 +376,11 @@ def _may_be_meant(name: str) -> bool:
     return file.suffix == ".log" and not file.transition if file is not None else not is_partition_file(name)
 
 
-def _passed_over(path: str) -> bool:
+def _passed_over(path: str, source: Source) -> bool:
     """Whether a directory of this machine that nobody named may not be read; that is told."""
-    if addresses.scheme_of(path) is None and files.directory_exists(path):
+    if source.is_here and source.directory_exists(path):
         try:
-            next(files.walk_directory(path), None)
+            next(source.walk_directory(path), None)
         except LogStorageError as error:
             if error.errno not in (errno.EACCES, errno.EPERM):
                 raise
@@ -374,42 +389,45 @@ def _passed_over(path: str) -> bool:
     return False
 
 
-def _partitions_in(paths: Sequence[str]) -> tuple[list[PartitionLog], bool]:
+def _partitions_in(paths: Sequence[str], storage_options: StorageOptions) -> tuple[list[PartitionLog], bool]:
     """The partitions that paths hold, and whether one of the paths is a log directory."""
     logs: list[PartitionLog] = []
     bare: list[str] = []
     lone: dict[tuple[str, str, int], list[str]] = {}
     has_log_directory = False
     for one in paths:
-        if not files.directory_exists(one):
+        source = source_of(one, storage_options)
+        if not source.directory_exists(one):
             name = parse_file_name(os.path.basename(one))
             if name is not None and name.suffix != ".log":
                 raise ValueError(
                     f"path: expected a directory or a .log file, found {one}, which holds no records; kts batches lists"
                     " its entries"
                 )
-            _check_segment(one)
+            _check_segment(one, source)
             topic, partition = partition_of_file(one)
             lone.setdefault((os.path.dirname(addresses.absolute(one)), topic, partition), []).append(one)
             continue
-        found, is_log_directory = _directory(one)
+        found, is_log_directory = _directory(one, source)
         logs += found
         bare += [] if found else [one]
         has_log_directory |= is_log_directory
     for (_, topic, partition), names in lone.items():
-        logs.append(PartitionLog(names[0], topic, partition, segment_paths=names))
+        source = source_of(names[0], storage_options)
+        logs.append(PartitionLog(names[0], topic, partition, segment_paths=names, source=source))
     for one in bare if logs else ():
-        if not any(entry.name in LOG_DIRECTORY_FILES for entry in files.walk_directory(one)):
-            warn(f"{one}: no partition directories (such as orders-0) in it{one_level_down([one])}", one)
+        if not any(entry.name in LOG_DIRECTORY_FILES for entry in source_of(one, storage_options).walk_directory(one)):
+            hint = one_level_down([one], storage_options)
+            warn(f"{one}: no partition directories (such as orders-0) in it{hint}", one)
     return logs, has_log_directory
 
 
-def _check_segment(path: str) -> None:
+def _check_segment(path: str, source: Source) -> None:
     """Refuse a file that is no segment by its name, and does not begin as one."""
     name = without_compression(os.path.basename(path))
     if name.endswith(".log") or parse_file_name(name) is not None:
         return
-    with files.open_file(path) as file:
+    with source.open_file(path) as file:
         try:
             found = "no whole batch or message" if read_header(file.read(0, HEADER_BYTES)) is None else ""
         except KtsError as error:
@@ -425,8 +443,8 @@ class NoPartitionsError(FileNotFoundError):
     """Nothing under the given paths is a partition."""
 
 
-def _nothing_in(paths: Sequence[str]) -> NoPartitionsError:
-    message = f"no partition directories (such as orders-0){one_level_down(paths)}"
+def _nothing_in(paths: Sequence[str], storage_options: StorageOptions) -> NoPartitionsError:
+    message = f"no partition directories (such as orders-0){one_level_down(paths, storage_options)}"
     return NoPartitionsError(errno.ENOENT, message, ", ".join(paths))
 
 
@@ -439,10 +457,10 @@ def _name(path: object) -> str:
     return name
 
 
-def _there(name: str) -> str:
+def _there(name: str, source: Source) -> str:
     """The path, if something lies there."""
-    if addresses.scheme_of(name) is not None:
-        if not files.exists(name):
+    if not source.is_here:
+        if not source.exists(name):
             raise FileNotFoundError(errno.ENOENT, "there is nothing at this address", name)
         return addresses.absolute(name)
     try:
@@ -454,39 +472,42 @@ def _there(name: str) -> str:
     return name
 
 
-def log_directories(path: str, depth: int | None = None) -> list[str]:
+def log_directories(path: str, depth: int | None = None, source: Source = files) -> list[str]:
     """The directories at or below a path that hold partitions, or are one, in name order; links are not followed.
 
     Parameters
     ----------
     depth : int, optional
         How many levels to go down. None is all.
+    source : Source
+        Where the path lies.
     """
-    logs, is_log_directory = _directory(path)
+    logs, is_log_directory = _directory(path, source)
     if not is_log_directory:
-        return [path] if _has_partition_files(path) else []
+        return [path] if _has_partition_files(path, source) else []
     found = [path] if logs else []
     partitions = {log.path for log in logs}
-    for entry in files.list_directory(path) if depth != 0 else ():
+    for entry in source.list_directory(path) if depth != 0 else ():
         name = parse_directory_name(entry.name)
         if entry.path in partitions or (name is not None and name.state) or entry.is_symlink():
             continue
-        if files.is_directory(entry) and not _passed_over(entry.path):
-            found += log_directories(entry.path, None if depth is None else depth - 1)
+        if source.is_directory(entry) and not _passed_over(entry.path, source):
+            found += log_directories(entry.path, None if depth is None else depth - 1, source)
     return found
 
 
-def one_level_down(paths: Sequence[str]) -> str:
+def one_level_down(paths: Sequence[str], storage_options: StorageOptions = None) -> str:
     """A hint, for paths without partitions, at the log directories in them; empty if there are none."""
     found: list[str] = []
     for path in paths:
         with suppress(KtsError, OSError):  # a hint is no reason to fail
-            found += log_directories(path, 1) if files.directory_exists(path) else []
+            source = source_of(path, storage_options)
+            found += log_directories(path, 1, source) if source.directory_exists(path) else []
     shown = ", ".join(found[:MOST_HINTED]) + ", ..." * (len(found) > MOST_HINTED)
     return f"; there are some in {shown}: name one of these" if found else ""
 
 
-def _directory(path: str) -> tuple[list[PartitionLog], bool]:
+def _directory(path: str, source: Source) -> tuple[list[PartitionLog], bool]:
     """The partitions in a directory, and whether it is a log directory.
 
     Notes
@@ -495,43 +516,43 @@ def _directory(path: str) -> tuple[list[PartitionLog], bool]:
     broker's start. Elsewhere it must have a file that only partitions have. A path that is itself called topic-N may
     also be empty.
     """
-    names = (parse_file_name(without_compression(entry.name)) for entry in files.walk_directory(path))
+    names = (parse_file_name(without_compression(entry.name)) for entry in source.walk_directory(path))
     is_partition = any(name is not None and name.suffix == ".log" for name in names)
     own = parse_directory_name(os.path.basename(addresses.absolute(path)))
     if is_partition and own is None:
         topic, partition = partition_of_file(os.path.join(path, "0.log"))
-        return [PartitionLog(path, topic, partition)], False
+        return [PartitionLog(path, topic, partition, source=source)], False
     found, entries = list[PartitionLog](), list[DirectoryEntry]()
-    beside = Checkpoints(addresses.absolute(path))
+    beside = Checkpoints(addresses.absolute(path), source)
     if not is_partition:
         commits = beside.commits()
-        entries = files.list_directory(path)
+        entries = source.list_directory(path)
         while (now := beside.commits()) is not commits:
-            commits, entries = now, files.list_directory(path)
+            commits, entries = now, source.list_directory(path)
         not_yet = {(one.topic, one.partition) for one in commits.pending if one.is_new}
         of_broker = any(entry.name in LOG_DIRECTORY_FILES for entry in entries)
         for entry in entries:
             inner = parse_directory_name(entry.name)
             if inner is None or inner.state:
                 continue
-            if not files.directory_exists(entry.path):
+            if not source.directory_exists(entry.path):
                 if entry.is_symlink():
                     warn(f"{entry.path}: it is passed over: the link leads to no directory", entry.path)
                 continue
             if inner[:2] in not_yet:
                 continue
-            if of_broker or _has_partition_files(entry.path):
-                found.append(PartitionLog(entry.path, inner.topic, inner.partition, checkpoints=beside))
-    if own is not None and not found and not files.exists(os.path.join(path, META_PROPERTIES)):
-        is_partition = is_partition or not entries or _has_partition_files(path)
+            if of_broker or _has_partition_files(entry.path, source):
+                found.append(PartitionLog(entry.path, inner.topic, inner.partition, checkpoints=beside, source=source))
+    if own is not None and not found and not source.exists(os.path.join(path, META_PROPERTIES)):
+        is_partition = is_partition or not entries or _has_partition_files(path, source)
         if is_partition:
-            return [PartitionLog(path, own.topic, own.partition)], False
+            return [PartitionLog(path, own.topic, own.partition, source=source)], False
     return found, True
 
 
-def _has_partition_files(path: str) -> bool:
+def _has_partition_files(path: str, source: Source) -> bool:
     try:
-        return any(is_partition_file(entry.name) for entry in files.walk_directory(path))
+        return any(is_partition_file(entry.name) for entry in source.walk_directory(path))
     except LogStorageError as error:
         if error.errno in (errno.EACCES, errno.EPERM):
             return True  # whoever reads it gets the error
@@ -656,7 +677,7 @@ def select(
     named = {*(names or ()), *(wanted if isinstance(wanted, dict) else ())}
     for topic in sorted(named.difference(known)):
         hint = suggestion(topic, known) or f"there are {', '.join(known)}"
-        what = f"no topic matches {topic}" if files.has_pattern(topic) else f"there is no topic {topic}"
+        what = f"no topic matches {topic}" if addresses.has_pattern(topic) else f"there is no topic {topic}"
         raise UnknownTopicOrPartitionError(f"{what} in {', '.join(paths)}; {hint}")
     if names is not None:
         logs = [log for log in logs if log.topic in names]
@@ -688,7 +709,7 @@ def matching_topics(name: str, known: Collection[str], *, internal: bool = False
 
     A pattern finds Kafka's internal topics only if it begins with ``__``, or with ``internal``.
     """
-    if not files.has_pattern(name):
+    if not addresses.has_pattern(name):
         return [name] if name in known else []
     hidden = frozenset() if internal or name.startswith("__") else INTERNAL_TOPICS
     return [topic for topic in sorted(known) if fnmatchcase(topic, name) and topic not in hidden]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from kts.segment import search, transactions
 from kts.segment.partition import ReadablePartition
 from kts.segment.rereading import is_gone, warn
 from kts.segment.segment import Lookups, Segment
-from kts.store import files
 from kts.store.expanded import compression_of_log
 from kts.store.protocol import ByteRange, Readable
+from kts.store.source import Source, files, in_order
 
 NO_END = INT64_MAX
 
@@ -54,6 +54,8 @@ class SegmentRange:
         0 if the indexes beside the segment are not those of this part.
     shared : int
         1 if other segments have some of its offsets.
+    source : Source
+        Where the segment's files lie.
     """
 
     topic: str
@@ -72,6 +74,7 @@ class SegmentRange:
     reached_ms: int = -1
     indexed: int = 1
     shared: int = 0
+    source: Source = field(default=files, compare=False, repr=False)
 
     @property
     def is_empty(self) -> bool:
@@ -81,8 +84,11 @@ class SegmentRange:
     @property
     def segment(self) -> Segment:
         """The segment."""
-        flags = self.indexed == 1, self.sound_part == 1
-        return Segment(self.path, self.topic, self.partition, self.base_offset, *flags, shared=self.shared == 1)
+        whose, flags = (
+            (self.path, self.topic, self.partition, self.base_offset),
+            (self.indexed == 1, self.sound_part == 1),
+        )
+        return Segment(*whose, *flags, shared=self.shared == 1, source=self.source)
 
 
 def resolve_range(
@@ -217,9 +223,9 @@ def _plan(
             segment.topic, segment.partition, segment.path, segment.base_offset, span.start, segment.size_bytes,
             low, high, closed=int(following < NO_END or segment.remote) if span.end is None else 2,
             following=following, sound_part=int(segment.sound_part), indexed=int(segment.indexed),
-            shared=int(segment.shared),
+            shared=int(segment.shared), source=segment.source,
         )  # fmt: skip
-        if segment.sound_part and (damage := files.damage_of(segment.path)) is not None:
+        if segment.sound_part and (damage := segment.source.damage_of(segment.path)) is not None:
             warn(f"{segment.path}: left out from position {damage.position} on: {damage.message}", segment.path,
                  DamageWarning)  # fmt: skip
         found += [part for part in _cut(segment, whole, range_bytes) if part.start_position < part.end_position]
@@ -267,7 +273,7 @@ def _committed(
 
 def opened(parts: Sequence[SegmentRange]) -> Iterator[Readable | None]:
     """The logs of ranges that are read in order; None for one that its reader opens."""
-    return files.in_order([ByteRange(part.path, part.start_position, part.end_position) for part in parts])
+    return in_order((part.source, ByteRange(part.path, part.start_position, part.end_position)) for part in parts)
 
 
 def lost_end(part: SegmentRange) -> CorruptRecordError | None:
@@ -280,6 +286,6 @@ def lost_end(part: SegmentRange) -> CorruptRecordError | None:
     try:
         return Lookups(part.segment).lost_end(part.following)
     except LogStorageError as error:
-        if is_gone(error):
+        if is_gone(error, part.source):
             return None
         raise

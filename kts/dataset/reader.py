@@ -156,7 +156,8 @@ class RangeReader:
         self.budget = SearchBudget()
         self.open_producers: set[int] = set()
         self.markers: transactions.Markers | None = None
-        self.reread = Reread(self.part.path, self.file if isinstance(self.file, File) else None)
+        held = self.file if isinstance(self.file, File) else None
+        self.reread = Reread(self.part.path, held, self.part.source)
         self.unread: CorruptRecordError | None = None
         self.reached = self.part.base_offset
         self.segment = self.part.segment

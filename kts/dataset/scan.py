@@ -20,6 +20,7 @@ from kts.segment.overlaps import tell_rest
 from kts.segment.partition import ReadablePartition
 from kts.segment.rereading import settled, unless_deleted
 from kts.segment.segment import Lookups, Segment, int64
+from kts.store.source import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +31,7 @@ def records(
     options: ScanOptions,
     *,
     end_offset: int = NO_END,
-    deleted: Callable[[str], AbstractContextManager[None]] = unless_deleted,
+    deleted: Callable[[str, Source], AbstractContextManager[None]] = unless_deleted,
 ) -> pa.RecordBatchReader:
     """The records of partitions, one after another, by topic and partition; none from ``end_offset`` on.
 
@@ -50,7 +51,7 @@ def _records(
     logs: Sequence[ReadablePartition],
     options: ScanOptions,
     end_offset: int,
-    deleted: Callable[[str], AbstractContextManager[None]],
+    deleted: Callable[[str, Source], AbstractContextManager[None]],
 ) -> Iterator[pa.RecordBatch]:
     ahead = Ahead[RangeReader](options.threads) if options.threads > 1 else None
     readers = _readers(logs, options, end_offset, ahead)
@@ -59,7 +60,7 @@ def _records(
         if lateness is not None and lateness is not reader.lateness:
             lateness.tell()
         lateness = reader.lateness
-        with deleted(reader.part.path):
+        with deleted(reader.part.path, reader.part.source):
             yield from reader.batches()
     if lateness is not None:
         lateness.tell()
@@ -146,7 +147,7 @@ def by_segment(log: ReadablePartition) -> Iterator[tuple[Segment, Iterator[pa.Re
 def _headers(segment: Segment, behind: int | None) -> Iterator[pa.RecordBatch]:
     """The header scans of a segment; ``behind`` is the offset behind it, if it is closed."""
     end = segment.base_offset
-    with unless_deleted(segment.path):
+    with unless_deleted(segment.path, segment.source):
         for batch in header_scan(segment, 0, end, False, verify_crc=False, closed=behind is not None):
             end = batch.column("lastOffset")[-1].as_py() + 1
             yield _own(batch, segment) if segment.span.is_bounded else batch

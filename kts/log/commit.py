@@ -10,7 +10,8 @@ from kts.errors import LogStorageError
 from kts.log.epochs import LeaderEpochs
 from kts.segment.commits import FILE, PendingPartition, read_commits, write_commits
 from kts.segment.names import parse_file_name
-from kts.store import files, local, publishing
+from kts.store import local, publishing
+from kts.store.source import files
 
 
 def finish_commit(directory: str) -> None:

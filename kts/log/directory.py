@@ -22,7 +22,8 @@ from kts.segment.names import (
     parse_file_name,
 )
 from kts.segment.rereading import warn
-from kts.store import files, local, publishing
+from kts.store import local, publishing
+from kts.store.source import files
 from kts.times import wall_clock
 
 LOCK = ".lock"

@@ -14,6 +14,7 @@ from kts.codec.layout import Entries
 from kts.segment import checkpoints
 from kts.segment.entries import Slices
 from kts.segment.names import LEADER_EPOCHS
+from kts.store.source import Source, files
 
 if TYPE_CHECKING:
     from kts.segment.log_segment import LogSegment
@@ -41,15 +42,15 @@ class LeaderEpochs:
     Source: LeaderEpochFileCache (3.9).
     """
 
-    def __init__(self, directory: str, *, kept: bool = True) -> None:
+    def __init__(self, directory: str, *, kept: bool = True, source: Source = files) -> None:
         self.path = os.path.join(directory, LEADER_EPOCHS)
-        self.kept = kept
+        self.kept, self._source = kept, source
         self.entries: list[tuple[int, int]] = []
         self.unwritten, self.fault = False, None
         if not kept:
             return
-        found = checkpoints.read_leader_epochs(self.path)
-        self.fault = checkpoints.fault_of(self.path) if found is None else None
+        found = checkpoints.read_leader_epochs(self.path, source)
+        self.fault = checkpoints.fault_of(self.path, source) if found is None else None
         for epoch, start in found or ():
             if epoch >= 0 and start >= 0:
                 self.entries = _with(self.entries, epoch, start) or self.entries
@@ -120,7 +121,7 @@ class LeaderEpochs:
     def _write(self, entries: list[tuple[int, int]]) -> None:
         if not self.kept:
             return
-        checkpoints.write_leader_epochs(self.path, entries)
+        checkpoints.write_leader_epochs(self.path, entries, self._source)
         self.entries, self.unwritten = entries, False
 
 

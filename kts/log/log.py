@@ -66,7 +66,8 @@ from kts.segment.producers import EXPIRATION_MS, ProducerStateEntry, Sent
 from kts.segment.rebuild import Recovered
 from kts.segment.segment import described
 from kts.segment.transactions import truncate_aborted
-from kts.store import addresses, files, local
+from kts.store import addresses, local
+from kts.store.source import files
 from kts.times import Time, show_time, time_unit, wall_clock
 
 if TYPE_CHECKING:

@@ -38,8 +38,9 @@ from kts.segment.transactions import (
     sync_aborted,
     truncate_aborted,
 )
-from kts.store import files, local, publishing
+from kts.store import local, publishing
 from kts.store.local import File
+from kts.store.source import files
 
 MISSING = "the offset index is missing"
 

@@ -39,8 +39,9 @@ from kts.segment import checkpoints
 from kts.segment.commits import ASIDE, PendingFile, PendingPartition, read_commits, write_commits
 from kts.segment.names import CLEAN_SHUTDOWN, check_topic, is_aside, parse_directory_name, parse_file_name
 from kts.segment.snapshots import snapshot_bytes
-from kts.store import addresses, files, local, publishing
+from kts.store import addresses, local, publishing
 from kts.store.local import File, WritableFile
+from kts.store.source import files
 from kts.times import wall_clock
 
 if TYPE_CHECKING:

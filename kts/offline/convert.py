@@ -29,9 +29,10 @@ from kts.segment.rebuild import IndexConfig, rebuild
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment
 from kts.segment.snapshots import snapshot_bytes
-from kts.store import addresses, files, local, publishing
+from kts.store import addresses, local, publishing
 from kts.store.local import WritableFile
 from kts.store.protocol import Readable
+from kts.store.source import Source, files
 
 # Files of a log directory that also apply to the converted partitions. The .lock belongs to a process.
 BESIDE = (names.META_PROPERTIES, "bootstrap.checkpoint", names.CLEAN_SHUTDOWN, *CHECKPOINTS)
@@ -167,7 +168,7 @@ def convert_segments(
     local.make_directory(target)
     try:
         for segment in segments:
-            with unless_deleted(segment.path):
+            with unless_deleted(segment.path, segment.source):
                 is_last = segment is segments[-1] and log.following_offset is None
                 found = _convert_segment(log, segment, is_last, made, to, progress)
                 # The log comes last: a segment is there, or it is not.
@@ -190,9 +191,9 @@ def finish_partition(log: PartitionLog, directory: str, to: Format, made: Sequen
     if not log.lone:
         kept = [names.PARTITION_METADATA, *[names.LEADER_EPOCHS] * (to.magic == 2)]
         if to.magic == 2:
-            found = {entry.name: names.parse_file_name(entry.name) for entry in files.list_directory(log.path)}
+            found = {entry.name: names.parse_file_name(entry.name) for entry in log.source.list_directory(log.path)}
             kept += [name for name, parts in found.items() if parts and parts.suffix == ".snapshot" and _live(parts)]
-        _copy(log.path, directory, kept)
+        _copy(log.path, log.source, directory, kept)
         has_producers = any(2 in one.magics for one in made) or any(name.endswith(".snapshot") for name in kept)
         if to.magic == 2 and made and not has_producers:  # without snapshots a broker scans the log when it starts
             for offset in sorted({one.base_offset for one in made[1:]} | {made[-1].next_offset} - {0}):
@@ -200,9 +201,9 @@ def finish_partition(log: PartitionLog, directory: str, to: Format, made: Sequen
     local.sync_directory(directory)
 
 
-def copy_beside(log_dir: str, directory: str) -> None:
+def copy_beside(log_dir: str, source: Source, directory: str) -> None:
     """Copy the checkpoints and other small files of a log directory after all its partitions were converted."""
-    _copy(log_dir, directory, BESIDE)
+    _copy(log_dir, source, directory, BESIDE)
 
 
 def _live(name: names.FileName) -> bool:
@@ -222,7 +223,7 @@ def _convert_segment(
     last_offset = segment.base_offset - 1
     # Look up by name first: a writer may delete the segment meanwhile.
     modified_ms, txn_index = segment.modified_ms, segment.txn_index_path
-    aborted = None if to.magic < 2 or txn_index is None else files.read_bytes(txn_index)
+    aborted = None if to.magic < 2 or txn_index is None else segment.source.read_bytes(txn_index)
     with segment.open() as source, WritableFile(f"{stem}.log", new=True) as made:
         size = source.size()
         slices = Slices(source, segment.span.start, size)
@@ -336,10 +337,10 @@ def tail_fault(slices: Slices, source: Readable, segment: Segment, next_offset: 
     return None if more is None else f"{why}, but sound entries follow at position {more}"
 
 
-def _copy(source: str, target: str, wanted: Sequence[str]) -> None:
+def _copy(directory: str, source: Source, target: str, wanted: Sequence[str]) -> None:
     for name in wanted:
-        path = os.path.join(source, name)
-        if files.exists(path) and not os.path.isdir(path):
+        path = os.path.join(directory, name)
+        if source.exists(path) and not source.directory_exists(path):
             copy = os.path.join(target, name)
-            publishing.write_new(copy, files.read_bytes(path))
-            local.set_modified_ms(copy, files.modified_ms(path))
+            publishing.write_new(copy, source.read_bytes(path))
+            local.set_modified_ms(copy, source.modified_ms(path))

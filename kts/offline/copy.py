@@ -55,7 +55,6 @@ from kts.offline.small_files import magic_of
 from kts.offline.verify import verify_segment
 from kts.options import MOMENT, option, same, takes_only
 from kts.remote import tiers
-from kts.remote.buckets import reached
 from kts.remote.services import SAME
 from kts.segment import checkpoints, transactions
 from kts.segment.damage import header_scan
@@ -74,9 +73,11 @@ from kts.segment.rebuild import IndexConfig
 from kts.segment.rereading import settled, unless_deleted, warn
 from kts.segment.segment import Segment, ends_of, int64, segment_of_file
 from kts.segment.snapshots import snapshot_paths
-from kts.store import addresses, files, local, publishing
+from kts.store import addresses, local, publishing
+from kts.store.addresses import StorageOptions
 from kts.store.expanded import compression_of_log
 from kts.store.protocol import Readable
+from kts.store.source import Source, files, source_of
 from kts.times import Time, milliseconds, wall_clock
 
 PIECE_BYTES = 2**22
@@ -221,10 +222,18 @@ def copy(asked: CopyOptions) -> list[CopiedSegment]:
     3042
     """
     _, logs = selected(asked.source, asked, internal=True)
-    place = reached(os.fspath(asked.target), asked.storage_options)
     whole = asked.topics is None and asked.partitions is None
-    found = copy_partitions(logs, place, asked.range, on_error=asked.on_error, whole=whole, progress=asked.progress)
-    return list(found)
+    return list(
+        copy_partitions(
+            logs,
+            os.fspath(asked.target),
+            asked.range,
+            storage_options=asked.storage_options,
+            on_error=asked.on_error,
+            whole=whole,
+            progress=asked.progress,
+        )
+    )
 
 
 def copy_partitions(
@@ -232,6 +241,7 @@ def copy_partitions(
     target: str,
     wanted: CopyRange,
     *,
+    storage_options: StorageOptions = None,
     on_error: str = "raise",
     whole: bool = False,
     progress: Progress | None = None,
@@ -240,6 +250,8 @@ def copy_partitions(
 
     Parameters
     ----------
+    storage_options : dict, optional
+        How the target is reached: see ``kts.open``.
     whole : bool
         The partitions are all of their log directory: its ``meta.properties`` belongs to the copy if the target has
         none.
@@ -248,9 +260,11 @@ def copy_partitions(
     if not target or _lacks_a_slash(target):
         raise InvalidRequestError(f"expected a directory or an address such as s3://bucket/key, found {target!r}")
     target = addresses.absolute(addresses.plain(target))
+    source = source_of(target, storage_options)
+    source.refresh()
     _refuse_inside(logs, target)
-    with _Target(target) as place:
-        beside, same_controller = _beside(logs, target, whole)
+    with _Target(target, source) as place:
+        beside, same_controller = _beside(logs, place, whole)
         chosen = [log for log in logs if log.topic != CONTROLLER or same_controller]
         if len(chosen) < len(logs):
             warn(f"{target}: {CONTROLLER} is left out: it belongs to another broker's {META_PROPERTIES}", target)
@@ -296,17 +310,19 @@ def _inside(directory: str) -> str:
     return os.path.join(SAME.get(scheme, scheme) + mark + rest, "")
 
 
-def _beside(logs: Sequence[PartitionLog], target: str, whole: bool) -> tuple[dict[str, bytes], bool]:
+def _beside(logs: Sequence[PartitionLog], target: _Target, whole: bool) -> tuple[dict[str, bytes], bool]:
     """The broker's own files that the target lacks, and whether the target may hold the log of the same controller."""
-    homes = {os.path.dirname(addresses.absolute(log.path)) for log in logs if not (log.lone or log.remote_alone)}
-    home = homes.pop() if len(homes) == 1 else ""
-    mine = files.read_if_there(os.path.join(home, META_PROPERTIES)) if home else None
-    here = files.read_if_there(os.path.join(target, META_PROPERTIES))
+    homes = {
+        os.path.dirname(addresses.absolute(log.path)): log.source for log in logs if not (log.lone or log.remote_alone)
+    }
+    home, source = homes.popitem() if len(homes) == 1 else ("", files)
+    mine = source.read_if_there(os.path.join(home, META_PROPERTIES)) if home else None
+    here = target.source.read_if_there(os.path.join(target.path, META_PROPERTIES))
     if here is not None:
         return {}, mine is not None and _properties(here) == _properties(mine)
     if not whole or mine is None:
         return {}, True
-    found = {name: files.read_if_there(os.path.join(home, name)) for name in (_BOOTSTRAP, META_PROPERTIES)}
+    found = {name: source.read_if_there(os.path.join(home, name)) for name in (_BOOTSTRAP, META_PROPERTIES)}
     return {name: data for name, data in found.items() if data is not None}, True
 
 
@@ -331,9 +347,9 @@ class _Change(NamedTuple):
 class _Target:
     """The log directory that is written; a context manager that holds its lock."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.in_bucket = addresses.is_served(path)
+    def __init__(self, path: str, source: Source) -> None:
+        self.path, self.source = path, source
+        self.in_bucket = not source.is_here
         self.aside = ""
         self._held: LogDirectory | None = None
         self.was_clean = False
@@ -371,7 +387,7 @@ class _Target:
 
     def names(self, folder: str) -> list[str]:
         """The names in it; none if it does not exist."""
-        return files.names_in(folder) if files.directory_exists(folder) else []
+        return self.source.names_in(folder) if self.source.directory_exists(folder) else []
 
     def change(self, folder: str) -> None:
         """Something is about to change: until the end, the directory is not as after a clean stop."""
@@ -402,13 +418,15 @@ class _Target:
             folder = self.folder(topic, partition)
             if not any(map(_is_log, self.names(folder))):
                 return None
-            return transactions.log_end_offset(PartitionLog(folder, topic, partition).listed(), skip_damage=True)
+            there = PartitionLog(folder, topic, partition, source=self.source)
+            return transactions.log_end_offset(there.listed(), skip_damage=True)
 
         told, changed = 0, {(one.topic, one.partition) for one in self._changes}
         for log in logs:
             if log.topic != GROUPS or end_of(log.topic, log.partition) is None:
                 continue
-            copied = PartitionLog(self.folder(log.topic, log.partition), log.topic, log.partition)
+            folder = self.folder(log.topic, log.partition)
+            copied = PartitionLog(folder, log.topic, log.partition, source=self.source)
             found = list(moved(log, copied, time_ms, end_of, skip_damage))
             goes_on = not self.in_bucket and (log.topic, log.partition) in changed
             if goes_on:
@@ -429,7 +447,7 @@ class _Target:
                 for one in self._changes:
                     self._close(self._held, one)
         for name, data in beside.items():
-            publishing.publish(os.path.join(self.path, name), data)
+            self.source.put(os.path.join(self.path, name), [data])
 
     def _close(self, held: LogDirectory, one: _Change) -> None:
         """Open and close a partition as a broker does: that writes the checkpoints and the last producer snapshot."""
@@ -448,13 +466,13 @@ class _Target:
 
     def _bucket_checkpoints(self) -> None:
         path = os.path.join(self.path, LOG_START_OFFSETS)
-        if (fault := checkpoints.fault_of(path)) is not None:
+        if (fault := checkpoints.fault_of(path, self.source)) is not None:
             raise LogStorageError(f"{fault}: restore the file, or delete it, and copy again", path=path)
-        before = dict(checkpoints.read_checkpoint(path) or {})
+        before = dict(checkpoints.read_checkpoint(path, self.source) or {})
         moved = {(one.topic, one.partition): one.log_start_offset for one in self._changes}
         after = before | {key: offset for key, offset in moved.items() if offset is not None}
         if after != before:
-            checkpoints.write_checkpoint(path, after)
+            checkpoints.write_checkpoint(path, after, self.source)
 
 
 # --- a partition ----------------------------------------------------------------------------------
@@ -501,7 +519,7 @@ class _Partition:
         self.groups_at = wanted.groups_at_ms if log.topic == GROUPS else None
         self.kept: dict[int, Kept] = {}  # what is left of a segment, by its base offset, where that is not all
         self.folder = place.folder(log.topic, log.partition)
-        self.is_live = addresses.scheme_of(log.path) is None and is_locked(os.path.join(_home(log), LOCK))
+        self.is_live = log.source.is_here and is_locked(os.path.join(_home(log), LOCK))
         self.bases: list[int] = []  # of all segments of the source
         self.end = 0  # where the source ends
 
@@ -514,7 +532,7 @@ class _Partition:
         topic_id = self.topic_id()
         names = place.names(self.folder)
         if names:
-            files.require_plain_logs(self.folder, "copying")
+            place.source.require_plain_logs(self.folder, "copying")
         there = {int(name[:20]) for name in names if _is_log(name)}
         self.check_end(there)
         self.check_topic(topic_id, plan, there)
@@ -526,12 +544,12 @@ class _Partition:
         changed = bool(missing or gone or not names)
         if changed:
             place.change(self.folder)
-        at_once = place.in_bucket or any(addresses.scheme_of(one.segment.path) is not None for one in missing)
+        at_once = place.in_bucket or any(not one.segment.source.is_here for one in missing)
         with closing(_ahead(partial(self.stage, advance=not at_once), missing, at_once)) as staged:
             for one in plan:
                 path = os.path.join(self.folder, f"{one.segment.base_offset:020d}.log")
                 if one.segment.base_offset in equal:
-                    size = files.size_of(path)
+                    size = place.source.size_of(path)
                     self.advance(size)
                     yield self.told(one, path, size, EQUAL)
                 elif (done := next(staged)) is not None:  # else a live source deleted it
@@ -635,7 +653,7 @@ class _Partition:
         """Refuse a target with later records, unless a live source has them, too, but not yet as stable."""
         if not there or self.is_live:
             return
-        known = PartitionLog(self.folder, self.log.topic, self.log.partition)
+        known = PartitionLog(self.folder, self.log.topic, self.log.partition, source=self.place.source)
         found = settled(lambda: transactions.log_end_offset(known.listed(skip_damage=True), skip_damage=True))
         if found > self.end:
             raise InvalidRequestError(
@@ -647,8 +665,8 @@ class _Partition:
         """The base offsets of the segments that the target has."""
         told = {one.segment.base_offset: self.is_equal(one, names) for one in plan}
         unsure = [one for one in plan if told[one.segment.base_offset] is None]
-        waits = self.folder if self.place.in_bucket or not unsure else unsure[0].segment.path
-        alike = files.side_by_side(self.ends_alike, unsure, waits)
+        waits = self.place.source if self.place.in_bucket or not unsure else unsure[0].segment.source
+        alike = waits.side_by_side(self.ends_alike, unsure)
         told |= {one.segment.base_offset: same for one, same in zip(unsure, alike, strict=True)}
         return {base for base, same in told.items() if same}
 
@@ -658,7 +676,8 @@ class _Partition:
             return True
         start = max(one.size - COMPARED_BYTES, 0)
         path = os.path.join(self.folder, f"{one.segment.base_offset:020d}.log")
-        with suppress(CorruptRecordError), one.segment.open() as source, files.open_file(path) as there:
+        target = self.place.source
+        with suppress(CorruptRecordError), one.segment.open() as source, target.open_file(path) as there:
             return source.read(start, one.size - start) == there.read(start, one.size - start)
         return False  # the source is damaged, which staging tells
 
@@ -674,7 +693,8 @@ class _Partition:
             return False
         if not {os.path.basename(each) for each in (path, *indexes)}.issubset(names):
             return False
-        size, modified_ms = files.size_of(path), files.modified_ms(path)
+        target = self.place.source
+        size, modified_ms = target.size_of(path), target.modified_ms(path)
         if self.is_live and one.following is None and one.size is not None and size > one.size:
             return None if self.place.in_bucket else True
         kept = self.kept.get(one.segment.base_offset)
@@ -684,7 +704,7 @@ class _Partition:
             return modified_ms == one.modified_ms or (None if one.segment.remote else False)
         # Its times are in whole seconds. Later indexes are those of a copy that was stopped before its log.
         is_new = one.segment.remote or modified_ms // 1000 >= one.modified_ms // 1000
-        return None if is_new and all(files.modified_ms(index) <= modified_ms for index in indexes) else False
+        return None if is_new and all(target.modified_ms(index) <= modified_ms for index in indexes) else False
 
     @staticmethod
     def superseded(plan: Sequence[_Planned], there: set[int]) -> set[int]:
@@ -704,7 +724,7 @@ class _Partition:
         local.make_directory(folder)
         stem, done = os.path.join(folder, base), None
         kept = self.kept.get(segment.base_offset)
-        with unless_deleted(segment.path):
+        with unless_deleted(segment.path, segment.source):
             if kept is None or kept.is_whole:
                 self.stage_indexes(segment, stem)
                 size, damage, wrong = self.stage_log(one, f"{stem}.log", self.advance if advance else None)
@@ -725,12 +745,12 @@ class _Partition:
             ".index": segment.offset_index_path,
             ".timeindex": segment.time_index_path,
             ".txnindex": segment.txn_index_path,
-            ".snapshot": snapshot if not segment.remote and files.exists(snapshot) else None,
+            ".snapshot": snapshot if not segment.remote and segment.source.exists(snapshot) else None,
         }
         for suffix, path in paths.items():
             with suppress(CorruptIndexError):  # of tiered storage: it is rebuilt
                 if path is not None:
-                    data = files.read_bytes(path)
+                    data = segment.source.read_bytes(path)
                     used = used_part(suffix, data) if suffix in (".index", ".timeindex") else data
                     publishing.write_new(stem + suffix, used)
 
@@ -763,7 +783,7 @@ class _Partition:
         except CorruptRecordError as error:  # a compressed log, or tiered storage
             damage = [Violation(segment.path, error.position, error.offset, "unreadable", error.message)]
         else:
-            if segment.sound_part and (lost := files.damage_of(segment.path)) is not None:
+            if segment.sound_part and (lost := segment.source.damage_of(segment.path)) is not None:
                 damage.append(Violation(segment.path, lost.position, None, "compression", lost.message))
             found = list(verify_segment(copied, one.following))
             damage += [replace(each, path=segment.path) for each in found if each.path == path]
@@ -798,25 +818,26 @@ class _Partition:
             if suffix == ".log":
                 self.place.synced(self.folder)  # no crash leaves a log whose indexes are those of another
             if files.exists(done.stem + suffix):
-                publishing.put(done.stem + suffix, target + suffix)
+                self.place.source.take(done.stem + suffix, target + suffix)
             elif base + suffix in names and suffix != ".snapshot":
-                files.remove(target + suffix, missing_ok=True)
+                self.place.source.remove(target + suffix, missing_ok=True)
         self.place.synced(self.folder)
 
     def remove(self, base_offset: int, names: Sequence[str]) -> None:
         """Delete a segment of the target, its log first."""
         for suffix in (".log", *INDEX_SUFFIXES, ".snapshot"):
             if f"{base_offset:020d}{suffix}" in names:
-                files.remove(os.path.join(self.folder, f"{base_offset:020d}{suffix}"), missing_ok=True)
+                path = os.path.join(self.folder, f"{base_offset:020d}{suffix}")
+                self.place.source.remove(path, missing_ok=True)
         self.place.synced(self.folder)
 
     def topic_id(self) -> str | None:
         """The topic's id: the one that the target has for it, else the source's."""
-        known = checkpoints.read_topic_id(self.folder)
+        known = checkpoints.read_topic_id(self.folder, self.place.source)
         for name in [] if known else self.place.names(self.place.path):
             parsed = parse_directory_name(name)
             if known is None and parsed is not None and parsed.topic == self.log.topic and not parsed.state:
-                known = checkpoints.read_topic_id(os.path.join(self.place.path, name))
+                known = checkpoints.read_topic_id(os.path.join(self.place.path, name), self.place.source)
         return known or self.log.topic_id
 
     def check_topic(self, topic_id: str | None, plan: Sequence[_Planned], there: set[int]) -> None:
@@ -828,9 +849,9 @@ class _Partition:
         if own is None or topic_id in (None, own):
             return
         paths = {base: os.path.join(self.folder, f"{base:020d}.log") for base in there}
-        full = {base: path for base, path in paths.items() if files.size_of(path)}
+        full = {base: path for base, path in paths.items() if self.place.source.size_of(path)}
         common = [one.segment for one in plan if one.segment.base_offset in full]
-        if full and not any(_begin_alike(one.path, full[one.base_offset]) for one in common):
+        if full and not any(_begin_alike(one, full[one.base_offset], self.place.source) for one in common):
             raise InvalidRequestError(
                 f"expected the topic id {own} in {self.folder}, as {self.log.path} has it, found {topic_id} with"
                 " records that are not of this topic: another one of that name; copy into an empty directory"
@@ -842,25 +863,26 @@ class _Partition:
         end = min(self.end, plan[-1].following or self.end) if is_cut else self.end
         known = self.log.leader_epochs
         if known:
-            epochs = LeaderEpochs(self.folder)
+            epochs = LeaderEpochs(self.folder, source=self.place.source)
             for epoch, begin in known:
                 if begin < end or (begin == end and not is_cut):  # an empty log has an epoch, too
                     epochs.begin(epoch, begin)
             epochs.write()
             if start is not None:
                 epochs.truncate_from_start(start)
-        entries = [] if self.log.lone else files.list_directory(self.log.path)
+        source = self.log.source
+        entries = [] if self.log.lone else source.list_directory(self.log.path)
         beside = [path for offset, path in snapshot_paths(entries) if offset == end > 0]
         if self.log.topic == CONTROLLER:
-            others = (one for one in entries if not files.is_directory(one))
+            others = (one for one in entries if not source.is_directory(one))
             beside += [one.path for one in others if one.name == "quorum-state" or one.name.endswith(".checkpoint")]
         there = self.place.names(self.folder)
         for path in beside:
             if path.endswith(".snapshot") and _plain_name(path) in there:
                 continue
-            publishing.publish(os.path.join(self.folder, _plain_name(path)), files.read_bytes(path))
-        if topic_id is not None and checkpoints.read_topic_id(self.folder) is None:
-            checkpoints.write_topic_id(self.folder, topic_id)
+            self.place.source.put(os.path.join(self.folder, _plain_name(path)), [source.read_bytes(path)])
+        if topic_id is not None and checkpoints.read_topic_id(self.folder, self.place.source) is None:
+            checkpoints.write_topic_id(self.folder, topic_id, self.place.source)
 
     def warn_of_gaps(self, plan: Sequence[_Planned], there: set[int]) -> None:
         """Warn if whole segments are missing between those that were copied and others of the target."""
@@ -869,7 +891,8 @@ class _Partition:
         first, following = plan[0].segment.base_offset, plan[-1].following
         before = max((base for base in there if base < first), default=None)
         if before is not None and self.bases[: self.bases.index(first)][-1:] != [before]:
-            older = Segment(os.path.join(self.folder, f"{before:020d}.log"), self.log.topic, self.log.partition, before)
+            path, whose = os.path.join(self.folder, f"{before:020d}.log"), (self.log.topic, self.log.partition)
+            older = Segment(path, *whose, before, source=self.place.source)
             ended = ends_of(older).next_offset
             if ended is not None and ended < first:
                 self.warn_of_gap(ended, first)
@@ -890,10 +913,10 @@ def _home(log: PartitionLog) -> str:
     return os.path.dirname(inside) if log.lone else inside
 
 
-def _begin_alike(path: str, other: str) -> bool:
+def _begin_alike(segment: Segment, other: str, source: Source) -> bool:
     """Whether two logs begin with the same entry."""
-    most = min(files.size_of(path), files.size_of(other), COMPARED_BYTES)
-    with files.open_file(path) as one, files.open_file(other) as two:
+    most = min(segment.source.size_of(segment.path), source.size_of(other), COMPARED_BYTES)
+    with segment.source.open_file(segment.path) as one, source.open_file(other) as two:
         return most > 0 and one.read(0, most) == two.read(0, most)
 
 
@@ -967,7 +990,7 @@ def _complete(path: str, wrong: Sequence[Violation], before: Segment | None) -> 
         return ()
     if before is not None:  # transactions that end in the segment may have begun before it
         with suppress(CorruptIndexError):
-            publishing.write_new(f"{stem}.snapshot", files.read_bytes(tiers.snapshot_after(before.path)))
+            publishing.write_new(f"{stem}.snapshot", before.source.read_bytes(tiers.snapshot_after(before)))
     alone = partition_of_segment(segment_of_file(path))
     for found in reindex(alone, IndexConfig(behaviour=Behaviour.of(generation_of(alone)))):
         made = {one.kind: one.rebuilt for one in found.indexes}

@@ -22,8 +22,9 @@ from kts.segment.index_checksums import Sealed
 from kts.segment.magic_checkpoint import NotedMagics, state_of
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment
-from kts.store import addresses, files
+from kts.store import addresses
 from kts.store.protocol import ByteRange, Readable
+from kts.store.source import in_order
 
 Epochs = list[tuple[int, int]]  # (epoch, start offset)
 
@@ -156,13 +157,16 @@ def facts_of(
     yield VerifiedPartition(Findings.of([] if log.segments_before else faults), epochs)
     sealed, magics = log.sealed_indexes(), log.noted_magics()
     indexes_of = [_indexes_of(segment) for segment in segments]
-    paths = [path for segment, two in zip(segments, indexes_of, strict=True) for path in (*two, segment.path)]
-    opened = files.in_order([ByteRange(path, 0, None) for path in paths])
+    opened = in_order(
+        (segment.source, ByteRange(path, 0, None))
+        for segment, two in zip(segments, indexes_of, strict=True)
+        for path in (*two, segment.path)
+    )
     for number, (segment, two) in enumerate(zip(segments, indexes_of, strict=True)):
         indexes = {path: data for path in two if (data := _fetched(next(opened))) is not None}
         file, base = next(opened), segment.base_offset
         following = segments[number + 1].base_offset if number + 1 < len(segments) else log.following_offset
-        damage = files.damage_of(segment.path)
+        damage = segment.source.damage_of(segment.path)
         known = list[Violation]()
         if damage is not None:
             known.append(Violation(segment.path, damage.position, None, "compression", damage.message))
@@ -192,15 +196,15 @@ def _hidden_copies(log: PartitionLog, epochs: Epochs, deep: bool, rules: TimeRul
 
 def _leader_epochs(log: PartitionLog) -> tuple[Epochs, list[Violation]]:
     """The leader epochs, and their faults; without epochs, if they are not in order, nothing is compared with them."""
-    path = os.path.join(log.path, names.LEADER_EPOCHS)
+    path, source = os.path.join(log.path, names.LEADER_EPOCHS), log.source
     try:
-        if log.lone or (not log.remote_alone and (not files.exists(path) or files.size_of(path) == 0)):
+        if log.lone or (not log.remote_alone and (not source.exists(path) or source.size_of(path) == 0)):
             return [], []
-        epochs = log.leader_epochs if log.remote_alone else checkpoints.read_leader_epochs(path)
+        epochs = log.leader_epochs if log.remote_alone else checkpoints.read_leader_epochs(path, source)
     except (LogStorageError, CorruptRecordError) as error:
         return [], [unreadable(error, log.path)]
     if epochs is None:
-        return [], [Violation(path, None, None, "leader-epoch", checkpoints.fault_of(path) or "it is gone")]
+        return [], [Violation(path, None, None, "leader-epoch", checkpoints.fault_of(path, source) or "it is gone")]
     faults = [
         Violation(path, None, b[1], "leader-epoch", f"epoch {b[0]} at offset {b[1]} does not follow {a[0]} at {a[1]}")
         for a, b in zip(epochs, epochs[1:], strict=False)
@@ -211,7 +215,7 @@ def _leader_epochs(log: PartitionLog) -> tuple[Epochs, list[Violation]]:
 
 def _indexes_of(segment: Segment) -> list[str]:
     """The indexes that a bucket fetches ahead; tiered storage has other rules for what is missing."""
-    if segment.remote or not addresses.is_served(segment.path):
+    if segment.remote or segment.source.is_here:
         return []
     return [path for path in (segment.offset_index_path, segment.time_index_path) if path is not None]
 
@@ -270,7 +274,7 @@ class _SegmentCheck:
         is_sealed = sealed is not None and _has_size(segment, sealed.log_bytes)
         if self.whole and sealed is not None and is_sealed:
             changed += readable(self.changed_indexes(sealed), segment.path)
-        is_gone = following is not None and not files.exists(segment.path)
+        is_gone = following is not None and not segment.source.exists(segment.path)
         return VerifiedSegment(
             segment=segment,
             found=found,
@@ -291,9 +295,9 @@ class _SegmentCheck:
     ) -> Iterator[Violation]:
         """The faults of the log and both indexes; the transactions and their index are noted."""
         segment, following = self.segment, self.following
-        with unless_deleted(segment.path):
+        with unless_deleted(segment.path, segment.source):
             if segment.remote:
-                for fault in tiers.faults(segment.path):
+                for fault in tiers.faults(segment):
                     yield Violation(fault.path, None, None, fault.kind, fault.message)
             log = LogCheck(segment, following, self.deep, self.rules, file)
             txn_path = segment.txn_index_path
@@ -320,7 +324,7 @@ class _SegmentCheck:
             # Both indexes of an active segment are preallocated while the broker runs and after it was killed.
             parent = os.path.dirname(addresses.absolute(self.partition.path))
             in_use = following is None and bool(indexes) and all(index.preallocated for index in indexes)
-            zero_tail_allowed = in_use and not files.exists(os.path.join(parent, names.CLEAN_SHUTDOWN))
+            zero_tail_allowed = in_use and not self.partition.source.exists(os.path.join(parent, names.CLEAN_SHUTDOWN))
             for index in indexes:
                 yield from index.end(zero_tail_allowed)
             if self.is_cut:
@@ -347,7 +351,7 @@ class _SegmentCheck:
 
     def magics_of_batches(self, headers: Headers) -> Iterator[Violation]:
         """Entries that are newer than ``kts.Log`` noted: a fetch of an old client would send them as they are."""
-        if self.noted is None or self.noted.log != state_of(self.segment.path):
+        if self.noted is None or self.noted.log != state_of(self.segment.path, self.segment.source):
             return
         starts, magics = np.array(self.noted.runs).T
         known = magics[np.searchsorted(starts, headers.position, "right") - 1]
@@ -376,7 +380,7 @@ class _SegmentCheck:
 
     def stated_time(self, log: LogCheck) -> Iterator[Violation]:
         """A copy in tiered storage with another greatest timestamp than is stated of it."""
-        stated = tiers.stated_max_ms(self.segment.path) if self.segment.remote else None
+        stated = tiers.stated_max_ms(self.segment) if self.segment.remote else None
         if stated is not None and not log.damaged and log.max_timestamp >= 0 and log.max_timestamp != stated:
             message = f"the greatest timestamp is {log.max_timestamp}, but its copy is stated to have {stated}"
             yield Violation(self.segment.path, None, None, "copy", message)
@@ -392,7 +396,7 @@ class _SegmentCheck:
 
     def changed_indexes(self, sealed: Sealed) -> Iterator[Violation]:
         """The indexes that changed since ``kts.Log`` closed them, although the log did not."""
-        with unless_deleted(self.segment.path):
+        with unless_deleted(self.segment.path, self.segment.source):
             yield from changed_indexes(self.segment, sealed)
 
 

@@ -14,7 +14,6 @@ from kts.offline.log_check import NO_TIME, Headers, LogCheck
 from kts.segment import transactions
 from kts.segment.index_checksums import Sealed
 from kts.segment.segment import Lookups, Segment
-from kts.store import files
 from kts.store.expanded import without_compression
 
 NEGATIVE = "is negative, and such are never indexed"  # the index check's message for timestamps before 1970
@@ -79,7 +78,7 @@ class OffsetIndexCheck(IndexCheck):
     kind, entry_bytes = "offset-index", 8
 
     def __init__(self, log: LogCheck, path: str, data: bytes | None) -> None:
-        super().__init__(log, path, OffsetIndex(_read(path, data), log.segment.base_offset))
+        super().__init__(log, path, OffsetIndex(_read(log.segment, path, data), log.segment.base_offset))
         self.larger: list[int] = []  # entries with offsets above their batch's
 
     def compare(self, headers: Headers) -> Iterator[Violation]:
@@ -134,7 +133,7 @@ class TimeIndexCheck(IndexCheck):
     kind, entry_bytes = "time-index", 12
 
     def __init__(self, log: LogCheck, path: str, data: bytes | None) -> None:
-        super().__init__(log, path, TimeIndex(_read(path, data), log.segment.base_offset))
+        super().__init__(log, path, TimeIndex(_read(log.segment, path, data), log.segment.base_offset))
         self.larger: list[Violation] = []  # entries later than all messages before them
 
     def compare(self, headers: Headers) -> Iterator[Violation]:
@@ -180,8 +179,8 @@ class TimeIndexCheck(IndexCheck):
             yield Violation(self.path, self.entry_bytes * len(timestamps), None, self.kind, message)
 
 
-def _read(path: str, data: bytes | None) -> bytes:
-    return files.read_bytes(path) if data is None else data
+def _read(segment: Segment, path: str, data: bytes | None) -> bytes:
+    return segment.source.read_bytes(path) if data is None else data
 
 
 def lost_end(segment: Segment, following: int | None) -> Iterator[Violation]:
@@ -203,7 +202,7 @@ def changed_indexes(segment: Segment, sealed: Sealed) -> Iterator[Violation]:
         (segment.offset_index_path, sealed.index_differs),
         (segment.time_index_path, sealed.time_index_differs),
     ):
-        if path is not None and differs(files.read_bytes(path)):
+        if path is not None and differs(segment.source.read_bytes(path)):
             message = "the checksum is not the one that kts.Log noted when it closed this file; the log has not changed"
             yield Violation(path, None, None, "index-checksum", message)
 
@@ -230,7 +229,7 @@ class TxnIndex(NamedTuple):
             It is damaged.
         """
         if path is not None:
-            return cls(path, transactions.read_txn_index(path))
+            return cls(path, transactions.read_txn_index(path, segment.source))
         if segment.offset_index_path is None and segment.time_index_path is None:
             return None
         return cls(without_compression(segment.path).removesuffix(".log") + ".txnindex", [])

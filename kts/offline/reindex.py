@@ -25,8 +25,9 @@ from kts.segment.rereading import settled, unless_deleted
 from kts.segment.segment import Segment
 from kts.segment.snapshots import read_snapshot_entries
 from kts.segment.transactions import ABORT, TXN_ENTRY
-from kts.store import addresses, files, publishing
+from kts.store import addresses, publishing
 from kts.store.expanded import without_compression
+from kts.store.source import Source, files
 
 ENTRY_BYTES = {".index": 8, ".timeindex": 12, ".txnindex": TXN_ENTRY.size}
 BEGINS, ABORTS, COMMITS = 0, 1, 2  # steps of transactions
@@ -95,7 +96,7 @@ class SegmentFinding(NamedTuple):
 
 def generation_of(log: PartitionLog) -> str:
     """Return the generation of a log's first entry; of a part, by the log's first entry, too."""
-    whole = PartitionLog(log.path, log.topic, log.partition) if log.is_part else log
+    whole = PartitionLog(log.path, log.topic, log.partition, source=log.source) if log.is_part else log
     return settled(lambda: _generation_of(whole.whole_segments))
 
 
@@ -165,20 +166,20 @@ def rebuilt_segments(
     """Rebuild and compare the indexes of every segment of a partition, or of a part of one; as ``reindex``."""
     segments, sealed = log.whole_segments, log.sealed_indexes()
     for number, segment in enumerate(segments):
-        with unless_deleted(segment.path):
+        with unless_deleted(segment.path, segment.source):
             is_first = number == 0 and not log.segments_before
             open_before = _open_transactions(segment) if is_first else {}
             is_last = number + 1 == len(segments) and log.following_offset is None
             yield _rebuilt(segment, is_last, config, open_before, sealed.get(segment.base_offset), progress)
 
 
-def _compared(found: SegmentFinding, sealed: Sealed | None) -> tuple[IndexFinding, ...]:
+def _compared(found: SegmentFinding, sealed: Sealed | None, source: Source) -> tuple[IndexFinding, ...]:
     """The index findings. An index that changed after ``kts.Log`` closed it differs: it may have lost entries."""
     if sealed is None or sealed.log_bytes != found.size_bytes:
         return found.indexes
     differ = {".index": sealed.index_differs, ".timeindex": sealed.time_index_differs}
     return tuple(
-        one._replace(state=DIFFERS) if one.state == SOUND and differ[one.kind](files.read_bytes(one.path)) else one
+        one._replace(state=DIFFERS) if one.state == SOUND and differ[one.kind](source.read_bytes(one.path)) else one
         for one in found.indexes
     )
 
@@ -208,20 +209,20 @@ def _rebuilt(
     indexes = []
     for kind, data in ((".index", found.offset_index), (".timeindex", found.time_index)):
         path = f"{stem}{kind}{transition}"
-        present = files.read_if_there(path)
+        present = segment.source.read_if_there(path)
         one = _finding(path, kind, present, data, is_last)
         if kind == ".timeindex" and one.state == SOUND and not present and has_times:
             one = one._replace(state=EMPTY)
         indexes.append(one)
     txn_path = f"{stem}.txnindex{transition}"
-    txn_present = files.read_if_there(txn_path)
-    files.size_of(segment.path)  # raises if it was deleted meanwhile: then its indexes are not missing
+    txn_present = segment.source.read_if_there(txn_path)
+    segment.source.size_of(segment.path)  # raises if it was deleted meanwhile: then its indexes are not missing
     wrong = None
     if any(one.state == SOUND for one in indexes):
         wrong = _contradicting(segment, is_last, config)
         indexes = [_judged(one, wrong) for one in indexes]
     whole = SegmentFinding(segment.path, found.valid_bytes, found.size, found.reason, tuple(indexes))
-    whole = whole._replace(indexes=_compared(whole, sealed))
+    whole = whole._replace(indexes=_compared(whole, sealed, segment.source))
     return RebuiltSegment(segment, is_last, whole, steps.found, open_before, txn_path, txn_present, wrong)
 
 
@@ -328,10 +329,10 @@ def _contradicting(segment: Segment, is_last: bool, config: IndexConfig) -> set[
 def _open_transactions(first: Segment) -> dict[int, int]:
     """The first offsets of the transactions that were open at the start of a segment, by its producer snapshot."""
     path = os.path.join(os.path.dirname(first.path), f"{first.base_offset:020d}.snapshot")
-    if not first.indexed or parse_file_name(os.path.basename(path)) is None or not files.exists(path):
+    if not first.indexed or parse_file_name(os.path.basename(path)) is None or not first.source.exists(path):
         return {}
     try:
-        entries = [ProducerStateEntry.of_snapshot(entry) for entry in read_snapshot_entries(path)]
+        entries = [ProducerStateEntry.of_snapshot(entry) for entry in read_snapshot_entries(path, first.source)]
     except CorruptIndexError:
         return {}
     return {entry.producer_id: entry.first_offset for entry in entries if entry.first_offset >= 0}

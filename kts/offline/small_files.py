@@ -20,9 +20,11 @@ from kts.segment.magic_checkpoint import MagicCheckpoint
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment
 from kts.segment.snapshots import read_snapshot, snapshot_paths
-from kts.store import addresses, files
+from kts.store import addresses
+from kts.store.addresses import StorageOptions
 from kts.store.expanded import without_compression
 from kts.store.protocol import DirectoryEntry
+from kts.store.source import Source, files, source_of
 
 CHECKPOINTS = (
     names.LOG_START_OFFSETS,
@@ -35,21 +37,24 @@ CHECKPOINTS = (
 # --- a log directory ------------------------------------------------------------------------------
 
 
-def log_directories_of(paths: Iterable[str], logs: Iterable[PartitionLog]) -> Iterator[str]:
+def log_directories_of(
+    paths: Iterable[str], logs: Iterable[PartitionLog], storage_options: StorageOptions = None
+) -> Iterator[tuple[str, Source]]:
     """The paths that are log directories, whose checkpoint files are checked besides the partitions."""
     partitions = {addresses.absolute(log.path) for log in logs}
     for path in paths:
-        if files.directory_exists(path) and addresses.absolute(path) not in partitions:
-            yield path
+        source = source_of(path, storage_options)
+        if source.directory_exists(path) and addresses.absolute(path) not in partitions:
+            yield path, source
 
 
-def verify_checkpoints(directory: str) -> Iterator[Violation]:
+def verify_checkpoints(directory: str, source: Source = files) -> Iterator[Violation]:
     """Yield every fault in the checkpoint files of a log directory."""
-    known = checkpoints.Checkpoints(directory)
+    known = checkpoints.Checkpoints(directory, source)
     for name in CHECKPOINTS:
         if (fault := known.fault_of_file(name)) is not None:
             yield Violation(os.path.join(directory, name), None, None, "checkpoint", fault)
-    for own in (IndexChecksums(directory), MagicCheckpoint(directory)):
+    for own in (IndexChecksums(directory, source), MagicCheckpoint(directory, source)):
         if own.fault is not None:
             yield Violation(own.path, None, None, "checkpoint", own.fault)
 
@@ -91,7 +96,7 @@ def verify_small_files(log: PartitionLog, epochs: Sequence[tuple[int, int]], end
     if log.following_offset is None:
         yield from _broker_offsets(log)
     path = os.path.join(log.path, names.PARTITION_METADATA)
-    if (fault := checkpoints.fault_of(path)) is not None:
+    if (fault := checkpoints.fault_of(path, log.source)) is not None:
         yield Violation(path, None, None, "partition-metadata", fault)
 
 
@@ -115,19 +120,19 @@ def verify_names(log: PartitionLog, segments: Sequence[Segment], end: int, seale
     sealed : bool
         The last segment has the size with which ``kts.Log`` closed it.
     """
-    entries = files.list_directory(log.path)
-    yield from readable(_snapshots(snapshot_paths(entries), end, sealed))
+    entries = log.source.list_directory(log.path)
+    yield from readable(_snapshots(snapshot_paths(entries), log.source, end, sealed))
     # A writer may be deleting files one by one, so only faults found twice count.
     if found := list(_lacking(log, segments, entries)):
-        left = [segment for segment in segments if files.exists(segment.path)]
-        again = set(_lacking(log, left, files.list_directory(log.path)))
+        left = [segment for segment in segments if segment.source.exists(segment.path)]
+        again = set(_lacking(log, left, log.source.list_directory(log.path)))
         yield from (one for one in found if one in again)
 
 
-def _snapshots(paths: list[tuple[int, str]], end: int, sealed: bool) -> Iterator[Violation]:
+def _snapshots(paths: list[tuple[int, str]], source: Source, end: int, sealed: bool) -> Iterator[Violation]:
     for offset, path in paths:
         try:
-            read_snapshot(path)
+            read_snapshot(path, source)
         except CorruptIndexError as error:
             yield Violation(path, error.position, offset, "snapshot", error.message)
             continue
@@ -172,6 +177,6 @@ def _lacking(log: PartitionLog, segments: Sequence[Segment], entries: Iterable[D
 def magic_of(segment: Segment) -> int:
     """The magic of the first entry; -1 if it cannot be read."""
     first = None
-    with suppress(CorruptRecordError), unless_deleted(segment.path), segment.open() as file:
+    with suppress(CorruptRecordError), unless_deleted(segment.path, segment.source), segment.open() as file:
         first = read_header(file.read(0, HEADER_BYTES))
     return -1 if first is None else first.magic

@@ -24,8 +24,9 @@ from kts.log.log import Log
 from kts.segment.names import INDEX_SUFFIXES, LOG_START_OFFSETS, RECOVERY_POINTS, parse_directory_name
 from kts.segment.rereading import settled
 from kts.segment.segment import Segment, int64
-from kts.store import addresses, files, local, publishing
+from kts.store import addresses, local, publishing
 from kts.store.local import File, WritableFile
+from kts.store.source import files
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -18,6 +18,8 @@ from kts.offline.small_files import verify_checkpoints, verify_groups, verify_na
 from kts.remote import tiers
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment
+from kts.store import addresses
+from kts.store.source import source_of
 
 
 def verify(
@@ -56,7 +58,8 @@ def verify(
     """
     opened, rules = open_path(path), TimeRules.of(allow_negative_timestamps, minus_one_is_a_time)
     if isinstance(opened, LogDirs):
-        yield from readable(verify_checkpoints(os.fspath(path)))
+        directory = addresses.plain(os.fspath(path))
+        yield from readable(verify_checkpoints(directory, source_of(directory)))
         yield from readable(verify_groups(opened.values()))
         for log in opened.values():
             yield from verify_partition(log, deep, progress, rules)
@@ -176,8 +179,8 @@ class _Borders:
 
     def open_after(self, segment: Segment) -> Iterator[Violation]:
         """Compare the transactions open after a copy with its producer snapshot, as far back as the log goes."""
-        with unless_deleted(segment.path), suppress(CorruptIndexError):  # the faults of its objects have it
-            place, stated = tiers.open_after(segment.path)
+        with unless_deleted(segment.path, segment.source), suppress(CorruptIndexError):  # its objects' faults have it
+            place, stated = tiers.open_after(segment)
             stated = {producer: first for producer, first in stated.items() if first >= (self.first_offset or 0)}
             if stated != self.transactions.open:
                 message = f"expected the open transactions {self.transactions.open} after the copy, found {stated}"

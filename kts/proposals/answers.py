@@ -14,7 +14,6 @@ from kts.dataset.partition import PartitionLog
 from kts.errors import LogStorageError
 from kts.model import TimestampOffset
 from kts.segment import search
-from kts.store import files
 
 ENTRY_BYTES = 12  # timestamp int64, relative offset int32: the same in all of KIP-33's revisions
 
@@ -111,7 +110,7 @@ def find(log: PartitionLog, starts: Iterable[Start], target_ms: int, *, none_is_
         try:
             found = search.first_match_in(one, query, stats)
         except LogStorageError as error:
-            if error.errno != ENOENT or files.exists(segment.path):
+            if error.errno != ENOENT or segment.source.exists(segment.path):
                 raise
         if found is not None:
             break

@@ -8,7 +8,7 @@ from kts.proposals.bucket_index import MINUTE_MS, BucketIndex, BucketIndexMode
 from kts.proposals.index import IndexRule, replay
 from kts.proposals.minute_map import MinuteMap, MinuteMapMode
 from kts.segment.search import Explanation, explained
-from kts.store import files
+from kts.store.source import files
 
 
 def time_index_size(log: PartitionLog) -> IndexSize:

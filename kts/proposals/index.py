@@ -32,8 +32,9 @@ from kts.segment.entries import at
 from kts.segment.locks import new_in_children
 from kts.segment.rereading import settled
 from kts.segment.segment import Segment
-from kts.store import files, local
+from kts.store import local
 from kts.store.local import WritableFile
+from kts.store.source import files
 
 GREATEST = INT64_MAX
 SEAL_MS = 3652 * 86_400_000

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 from kts.errors import LogStorageError
-from kts.store import files
+from kts.store.source import files
 
 
 def s3_endpoint() -> str | None:

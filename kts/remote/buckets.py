@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
-import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from itertools import chain, count
 from typing import Any, NamedTuple
 
 from kts.errors import LogStorageError
 from kts.remote import objects
 from kts.remote.services import SAME, SERVICES, Library, service_of
 from kts.remote.threads import Limit, Threads
-from kts.segment.names import LOG_DIRECTORY_FILES, REMOTE, is_partition_file
+from kts.segment.names import LOG_DIRECTORY_FILES, is_partition_file
 from kts.segment.rereading import warn
 from kts.store import addresses
+from kts.store.local import Bytes
 from kts.store.protocol import ByteRange, Item, Result, Status
+from kts.store.source import Store
 
 REQUESTS = 16  # at a time
 LISTING_S = 60.0  # how long a listing answers for the sizes of its files
@@ -27,8 +28,6 @@ ANSWER_S = 1.0  # how long one that was asked whether a directory is there answe
 TIME_LIMIT_S = 120.0  # of a request with all its attempts
 
 _UNREACHABLE = ("", ".", "..")  # parts of a key that a path cannot have
-
-_NUMBER = re.compile(r";[0-9]+$")  # of a root, for options that are not the first
 
 
 class ListedObject(NamedTuple):
@@ -48,13 +47,13 @@ class ListedObject(NamedTuple):
         return False
 
 
-class Bucket:
-    """A bucket: a ``WritableStore`` of ``kts.store``.
+class Bucket(Store):
+    """A bucket and how it is reached; a ``Source``, which is pickled as these two alone.
 
     Parameters
     ----------
     root : str
-        Scheme and bucket, as ``s3://logs``, and a number of options, as ``s3://logs;2``.
+        Scheme and bucket, as ``s3://logs``.
     options : dict
         What its service takes, see ``kts.remote.services``; and ``time_limit``, in seconds.
     """
@@ -63,17 +62,32 @@ class Bucket:
         self.root = root
         self.service = service_of(root.partition("://")[0])
         self.options = dict(options)
-        self.answers = objects.LruCache[bytes](objects.KEPT_BYTES)
+        self._host = root.partition("://")[2]
         self._limit = Limit(time_limit(self.options.get("time_limit", TIME_LIMIT_S)))
+        self.begin()
+
+    def __repr__(self) -> str:
+        return f"Bucket({self.root!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self.root, self.options)
+
+    def begin(self) -> None:
+        """Begin anew: without a connection, an answer or a listing."""
+        self.answers = objects.LruCache[bytes](objects.KEPT_BYTES)
         # Work that waits for requests has threads of its own: else it could take all that the requests need.
         self._requests, self._work = Threads("kts-get", REQUESTS), Threads("kts-work", REQUESTS)
         self._asking = Threads("kts-ask")
         self.answered = self.failed = False
-        self._host = _NUMBER.sub("", root.partition("://")[2])
         self._lock = threading.Lock()
         self._made: Library | None = None
         self._listings: dict[str, tuple[float, dict[str, Status]]] = {}
         self._names: dict[str, tuple[float, Sequence[ListedObject]]] = {}  # in directories that were found a moment ago
+
+    @property
+    def is_refused(self) -> bool:
+        """True if it failed and never answered: nobody reads by options that gave no access."""
+        return self.failed and not self.answered
 
     # --- the library ---
 
@@ -221,23 +235,23 @@ class Bucket:
 
     # --- what changes it ---
 
-    def put(self, path: str, pieces: Iterable[bytes]) -> None:
+    def put(self, path: str, pieces: Iterable[Bytes]) -> None:
         """Make or replace an object, whole."""
         sent = 0
 
-        def counted() -> Iterator[bytes]:
+        def counted() -> Iterator[Bytes]:
             nonlocal sent
             for piece in pieces:
                 sent += len(piece)
                 yield piece
 
         try:
-            work = self._asking.submit(lambda: self._library().put(self._key(path), counted()))
+            work = self._asking.submit(lambda: self._library().put(self._key(path), map(bytes, counted())))
             self.wait(path, "writing", work, lambda: sent)
         finally:
             self._forget_names(path)
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, *, missing_ok: bool = False) -> None:
         """Delete an object; do nothing if there is none."""
         try:
             self.ask(path, "deleting", lambda: self._library().remove(self._key(path)))
@@ -253,7 +267,7 @@ class Bucket:
             path = os.path.dirname(path)
         self.forget(path)
 
-    def side_by_side(self, work: Callable[[Item], Result], items: Sequence[Item], path: str) -> Iterator[Result]:
+    def together(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """The results of work that waits for this bucket, in order."""
         return objects.side_by_side(self._work.submit, work, items, REQUESTS)
 
@@ -268,7 +282,7 @@ class Bucket:
         self._listings.pop(os.path.dirname(path), None)
         self._names.pop(os.path.dirname(path), None)
 
-    def forget_all(self) -> None:
+    def refresh(self) -> None:
         """No listing holds any more."""
         self._listings.clear()
         self._names.clear()
@@ -291,23 +305,25 @@ def time_limit(limit: object) -> float:
 # --- the buckets of this process ------------------------------------------------------------------
 
 _lock = threading.Lock()
-_buckets: dict[str, Bucket] = {}  # by root
-_process: list[int] = [os.getpid()]
+_buckets: dict[str, list[Bucket]] = {}  # by root: one for all who reach it by the same options spares connections
 
 
-def bucket_of(path: str) -> Bucket:
-    """The bucket of a path; made at its first use in this process."""
+def bucket_of(path: str, options: addresses.StorageOptions = None) -> Bucket:
+    """The bucket of a path, reached by these options. None is the first ones of this process that gave access."""
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"storage_options: expected a dictionary, found {type(options).__name__}")
     root = root_of(path)
-    found = _known().get(root)
-    return found if found is not None else _buckets.setdefault(root, Bucket(root, {}))
-
-
-def _known() -> dict[str, Bucket]:
-    if _process[0] != os.getpid():  # the library's threads are not those of a forked process
-        _process[0] = os.getpid()
-        for root, bucket in list(_buckets.items()):
-            _buckets[root] = Bucket(root, bucket.options)
-    return _buckets
+    with _lock:
+        known = _buckets.setdefault(root, [])
+        if options is None:
+            found = next((one for one in known if not one.is_refused), known[0] if known else None)
+        else:
+            found = next((one for one in known if one.options == dict(options)), None)
+            if found is not None and found.is_refused:
+                found.begin()
+        if found is None:
+            known.append(found := Bucket(root, options or {}))
+        return found
 
 
 def root_of(path: str) -> str:
@@ -316,63 +332,22 @@ def root_of(path: str) -> str:
     return f"{scheme.lower()}://{rest.partition('/')[0]}"
 
 
-def reached(path: str, options: addresses.StorageOptions) -> str:
-    """The address of a path for a reader with these options, whatever others use; a path of this machine as it is.
-
-    The first options of a bucket in this process go with its own name, others with a number behind it, as in
-    ``s3://logs;2/orders-0``. None is what goes with the address. What was listed in the bucket is forgotten: a caller
-    that names a path sees it as it is now.
-    """
-    if not _is_in_bucket(path, options):
-        return path
-    own = root_of(path)
-    plain = _NUMBER.sub("", own)
-    with _lock:
-        if options is None:
-            bucket = bucket_of(own)
-        else:
-            roots = chain([plain], (f"{plain};{number}" for number in count(2)))
-            bucket = next(found for root in roots if (found := _bucket_with(root, options)) is not None)
-    bucket.forget_all()
-    return bucket.root + path[len(own) :]
+def _unpickled(root: str, options: Mapping[str, Any]) -> Bucket:
+    """The bucket in another process; what that listed before is older than what is planned."""
+    bucket = bucket_of(root, options)
+    bucket.refresh()
+    return bucket
 
 
-def _bucket_with(root: str, options: Mapping[str, Any]) -> Bucket | None:
-    """The bucket of a root, if that goes with these options."""
-    found = _known().get(root)
-    if found is None or (found.failed and not found.answered):  # nobody reads by options that gave no access
-        found = _buckets[root] = Bucket(root, options)
-    return found if found.options == dict(options) else None
+def _begin_all() -> None:
+    """After a fork: the threads of the libraries are not those of this process, and somebody may have had the lock."""
+    global _lock
+    _lock = threading.Lock()
+    for known in _buckets.values():
+        for bucket in known:
+            bucket.begin()
 
 
-def _is_in_bucket(path: str, options: addresses.StorageOptions) -> bool:
-    if addresses.scheme_of(path) not in (*SERVICES, *SAME):
-        return False
-    if options is not None and not isinstance(options, Mapping):
-        raise TypeError(f"storage_options: expected a dictionary, found {type(options).__name__}")
-    return True
-
-
-class Access(NamedTuple):
-    """How a bucket is reached. It is pickled with what lies there, for the processes that read it."""
-
-    root: str
-    options: Mapping[str, Any]
-
-    def use(self) -> None:
-        """From now on reach the bucket so, as the process does for which this one works."""
-        bucket = bucket_of(self.root)
-        if bucket.options == dict(self.options):
-            bucket.forget_all()
-        else:
-            _buckets[self.root] = Bucket(self.root, self.options)
-
-
-def access_to(paths: Iterable[str]) -> tuple[Access, ...]:
-    """How this process reaches the buckets that paths, of tiered storage too, lie in."""
-    inner = (path.removeprefix(REMOTE) for path in paths)
-    roots = dict.fromkeys(root_of(path) for path in inner if _is_in_bucket(path, None))
-    return tuple(Access(root, bucket_of(root).options) for root in roots)
-
-
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_begin_all)
 addresses.serve_schemes((*SERVICES, *SAME), bucket_of)

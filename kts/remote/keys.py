@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kts.errors import LogStorageError
-from kts.store import files
+from kts.store.source import source_of
 
 Key = str | bytes  # a path, or PEM
 PrivateKeys = Mapping[str, Key]
@@ -64,7 +64,9 @@ def _pem(key_id: str, key: Key) -> bytes:
     if b"-----BEGIN" in data:
         return data
     try:
-        return files.read_bytes(key if isinstance(key, str) else key.decode())
+        path = key if isinstance(key, str) else key.decode()
+        source = source_of(path)
+        return source.read_bytes(path)
     except (LogStorageError, UnicodeDecodeError, ValueError) as error:
         message = f"private key {key_id}: expected PEM or the path of a PEM file, which cannot be read: {error}"
         raise LogStorageError(message, errno=getattr(error, "errno", None) or errno.EINVAL) from error

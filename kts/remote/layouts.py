@@ -22,7 +22,8 @@ from typing import NamedTuple
 from kts.errors import LogStorageError
 from kts.remote.metadata import Copy, PartitionId
 from kts.segment.names import TOPIC_CHARACTERS, parse_directory_name
-from kts.store import addresses, files
+from kts.store import addresses
+from kts.store.source import Source, files
 
 AUTO, LOCAL, AIVEN = "auto", "local", "aiven"
 LAYOUTS = (AUTO, LOCAL, AIVEN)
@@ -62,13 +63,14 @@ class Objects(NamedTuple):
 
 
 class Root(NamedTuple):
-    """The start of all keys: a folder, and how names in it begin."""
+    """The start of all keys: a folder, how names in it begin, and where it lies."""
 
     folder: str
     stem: str
+    source: Source = files
 
     @classmethod
-    def of(cls, remote: str) -> Root:
+    def of(cls, remote: str, source: Source = files) -> Root:
         """The root that a user names: a directory, or a prefix as it is.
 
         Raises
@@ -76,19 +78,17 @@ class Root(NamedTuple):
         FileNotFoundError
             There is no such folder, or nothing in it begins with the prefix.
         """
-        remote = (
-            remote if addresses.scheme_of(remote) is not None else os.path.abspath(remote) + "/" * remote.endswith("/")
-        )
+        remote = os.path.abspath(remote) + "/" * remote.endswith("/") if source.is_here else remote
         folder, _, stem = remote.rpartition("/")
-        if _is_bucket(remote) or (stem and files.directory_exists(remote)):
+        if _is_bucket(remote) or (stem and source.directory_exists(remote)):
             folder, stem = remote, ""
-        if not stem and files.directory_exists(inner := f"{folder}/{FOLDER}"):
+        if not stem and source.directory_exists(inner := f"{folder}/{FOLDER}"):
             folder = inner
-        if not files.directory_exists(folder or "/"):
+        if not source.directory_exists(folder or "/"):
             raise FileNotFoundError(errno.ENOENT, "there is no tiered storage", remote)
-        if stem and not any(name.startswith(stem) for name in files.names_in(folder or "/")):
+        if stem and not any(name.startswith(stem) for name in source.names_in(folder or "/")):
             raise FileNotFoundError(errno.ENOENT, "there is no tiered storage, and no name that begins so", remote)
-        return cls(folder, stem)
+        return cls(folder, stem, source)
 
     def key(self, name: str) -> str:
         """The path of an object or directory."""
@@ -119,7 +119,7 @@ def stem_of(root: Root, copy: Copy, layout: str) -> str:
     folder = root.folder
     while True:
         found = f"{folder}/{copy.object_prefix}{key}"
-        if found.startswith(root.key("")) and files.directory_exists(os.path.dirname(found)):
+        if found.startswith(root.key("")) and root.source.directory_exists(os.path.dirname(found)):
             return found
         above = os.path.dirname(folder)
         if above == folder or _is_bucket(folder):
@@ -130,9 +130,9 @@ def stem_of(root: Root, copy: Copy, layout: str) -> str:
 def places(root: Root, layout: str) -> Iterator[PartitionObjects]:
     """The partitions in a store, from listings of its directories."""
     named = []
-    for entry in files.list_directory(root.folder):
+    for entry in root.source.list_directory(root.folder):
         found = _TOPIC.fullmatch(entry.name[len(root.stem) :]) if entry.name.startswith(root.stem) else None
-        if found is not None and files.is_directory(entry):
+        if found is not None and root.source.is_directory(entry):
             named.append((entry.path, found["name"], found["id"]))
 
     def inside(one: tuple[str, str, str]) -> list[PartitionObjects]:
@@ -141,13 +141,13 @@ def places(root: Root, layout: str) -> Iterator[PartitionObjects]:
         local = None if own is None else PartitionObjects(PartitionId(own.topic, topic_id, own.partition), LOCAL, path)
         if layout == LOCAL:
             return [] if local is None else [local]
-        entries = files.list_directory(path)
-        numbers = [entry for entry in entries if re.fullmatch("[0-9]{1,10}", entry.name) and files.is_directory(entry)]
+        entries = root.source.list_directory(path)
+        numbers = [one for one in entries if re.fullmatch("[0-9]{1,10}", one.name) and root.source.is_directory(one)]
         if layout == AUTO and local is not None and not numbers:
             return [local]
         return [PartitionObjects(PartitionId(name, topic_id, int(one.name)), AIVEN, one.path) for one in numbers]
 
-    for group in files.side_by_side(inside, named, root.folder):
+    for group in root.source.side_by_side(inside, named):
         yield from group
 
 
@@ -155,16 +155,16 @@ def place_of(root: Root, of: PartitionId, layout: str) -> PartitionObjects | Non
     """Where the objects of a partition are; None if there are none."""
     for one in (AIVEN, LOCAL) if layout == AUTO else (layout,):
         directory = directory_of(root, of, one)
-        if files.directory_exists(directory):
+        if root.source.directory_exists(directory):
             return PartitionObjects(of, one, directory)
     return None
 
 
-def objects_in(directory: str) -> list[Objects]:
+def objects_in(directory: str, source: Source = files) -> list[Objects]:
     """The objects in a partition's directory, by base offset."""
     found: dict[tuple[int, str], set[str]] = {}
     try:
-        entries = files.list_directory(directory)
+        entries = source.list_directory(directory)
     except LogStorageError as error:
         if error.errno != errno.ENOENT:
             raise

@@ -22,7 +22,8 @@ from kts.segment.checkpoints import read_leader_epochs
 from kts.segment.entries import at
 from kts.segment.names import LEADER_EPOCHS, check_topic, parse_directory_name, parse_file_name
 from kts.segment.segment import Segment
-from kts.store import addresses, files
+from kts.store import addresses
+from kts.store.source import Source
 
 TOPIC = "__remote_log_metadata"
 COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
@@ -334,7 +335,7 @@ class MetadataTopic:
 
     Parameters
     ----------
-    directories : list of str
+    directories : list of (str, Source)
         Log directories. Those without a metadata partition count for nothing.
 
     Notes
@@ -345,21 +346,21 @@ class MetadataTopic:
     Source: LeaderEpochFileCache, OffsetAndEpoch.
     """
 
-    def __init__(self, directories: Iterable[str]) -> None:
-        self.directories = tuple(dict.fromkeys(addresses.absolute(directory) for directory in directories))
+    def __init__(self, directories: Iterable[tuple[str, Source]]) -> None:
+        self.directories = {addresses.absolute(directory): source for directory, source in directories}
         self._read: dict[str, tuple[Any, _Replica]] = {}  # by directory: its files, and what they say
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_read": {}}
 
-    def partitions(self) -> list[str]:
+    def partitions(self) -> dict[str, Source]:
         """The directories of the metadata partitions."""
-        found = []
-        for directory in self.directories:
-            for entry in files.list_directory(directory) if files.directory_exists(directory) else ():
+        found = {}
+        for directory, source in self.directories.items():
+            for entry in source.list_directory(directory) if source.directory_exists(directory) else ():
                 name = parse_directory_name(entry.name)
                 if name is not None and name.topic == TOPIC and not name.state:
-                    found.append(entry.path)
+                    found[entry.path] = source
         return found
 
     def histories(self) -> Histories:
@@ -371,13 +372,13 @@ class MetadataTopic:
             A metadata partition is damaged.
         """
         chosen: dict[int, _Replica] = {}
-        for path in self.partitions():
-            logs = _logs_in(path)
+        for path, source in self.partitions().items():
+            logs = _logs_in(path, source)
             epochs = os.path.join(path, LEADER_EPOCHS)
-            state = [(one, files.identity(one)) for one in (*(log.path for log in logs), epochs)]
+            state = [(one, source.identity(one)) for one in (*(log.path for log in logs), epochs)]
             known = self._read.get(path)
             if known is None or known[0] != state:
-                known = self._read[path] = state, _read_replica(logs, epochs)
+                known = self._read[path] = state, _read_replica(logs, epochs, source)
             number, replica = _number_of(path), known[1]
             if number not in chosen or replica.end > chosen[number].end:
                 chosen[number] = replica
@@ -399,18 +400,18 @@ def _number_of(path: str) -> int:
     return 0 if name is None else name.partition
 
 
-def _logs_in(path: str) -> list[Segment]:
+def _logs_in(path: str, source: Source) -> list[Segment]:
     found = []
-    for entry in files.list_directory(path):
+    for entry in source.list_directory(path):
         name = parse_file_name(entry.name)
         if name is not None and name.suffix == ".log" and not name.transition:
-            found.append(Segment(entry.path, TOPIC, _number_of(path), name.base_offset))
+            found.append(Segment(entry.path, TOPIC, _number_of(path), name.base_offset, source=source))
     return found
 
 
-def _read_replica(logs: list[Segment], epochs_path: str) -> _Replica:
+def _read_replica(logs: list[Segment], epochs_path: str, source: Source) -> _Replica:
     found: Histories = {}
-    epoch, end = max(read_leader_epochs(epochs_path) or [(-1, 0)])[0], 0
+    epoch, end = max(read_leader_epochs(epochs_path, source) or [(-1, 0)])[0], 0
     has_start = not logs or logs[0].base_offset == 0
     for log in logs:
         for position, data in log.slices():

@@ -1,15 +1,14 @@
-"""Segments in tiered storage as files: a ``Store`` whose addresses begin with ``tier+``.
+"""Segments in tiered storage as files: a ``Source`` whose addresses begin with ``tier+``.
 
 Address::
 
-    tier+<address of the objects, as s3://bucket/prefix...>[;<reader>]/<base offset>-<segment id>[-<end>].log
+    tier+<address of the objects, as s3://bucket/prefix...>/<base offset>-<segment id>[-<end>].log
     tier+file:///path/...                                     objects on this machine
     .../<first offset>-lost-<end>.log                         offsets that no live copy has: reading it raises
 
 The file is the log as it was on the broker, decrypted and decompressed as it is read; with ``-<end>`` only the part
 before that offset. If that is the base offset, what is known of the copy is contradictory: reading it raises. Beside it
 are its ``.index``, ``.timeindex`` and ``.txnindex``, and the producer snapshot after it.
-``;2`` is the second way in which this process reads the objects, with other keys or another log directory.
 """
 
 from __future__ import annotations
@@ -17,15 +16,12 @@ from __future__ import annotations
 import errno
 import os
 import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from itertools import count
-from typing import Any, NamedTuple
-from weakref import WeakSet
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -72,8 +68,9 @@ from kts.segment.names import REMOTE
 from kts.segment.rereading import warn
 from kts.segment.segment import Segment, int64
 from kts.segment.snapshots import open_transactions_of, snapshot_entries_of
-from kts.store import addresses, files
+from kts.store import addresses
 from kts.store.protocol import ByteRange, BytesFile, Item, Readable, Result, Status
+from kts.store.source import AheadRange, Source, Store, files, source_of
 
 HERE = "file://"
 KNOWN_S = 60.0  # how long what a store holds is taken for known
@@ -83,21 +80,10 @@ GROUP = 64  # manifests that are read before the first of their logs
 NAMED = 3  # objects that a warning names
 
 
-_NUMBER = re.compile(r";[0-9]+$")
 _NAME = re.compile(r"(?P<base>[0-9]{20})-(?P<id>lost|[A-Za-z0-9_-]{22})(-(?P<end>[0-9]{1,19}))?(?P<suffix>\.[a-z_]+)")
 
 
 # --- what a user names ----------------------------------------------------------------------------
-
-
-class Reader(NamedTuple):
-    """A way to read a store. The addresses of two that differ in any of this differ, too, so that nothing mixes."""
-
-    remote: str
-    layout: str
-    private_keys: tuple[tuple[str, Key], ...]
-    metadata: str | None
-    directories: tuple[str, ...]
 
 
 class Tier:
@@ -107,23 +93,34 @@ class Tier:
     ----------
     remote : str
         Address or path of the store, with the prefix of the keys as it is.
+    source : Source
+        Where its objects lie.
     options : dict, optional
         ``layout``, ``private_keys`` and ``metadata``; see ``kts.open``.
-    directories : list of str
+    directories : list of (str, Source)
         Log directories in which the metadata topic is looked for, if ``metadata`` does not name one.
     """
 
-    def __init__(self, remote: str, options: addresses.RemoteOptions = None, directories: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        remote: str,
+        source: Source = files,
+        options: addresses.RemoteOptions = None,
+        directories: Sequence[tuple[str, Source]] = (),
+    ) -> None:
         given = _checked(options)
-        self.remote = addresses.plain(remote)
+        self.remote = remote
         self.layout: str = given.get("layout", AUTO)
         self.keys: dict[str, Key] = given.get("private_keys") or {}
-        named = given.get("metadata")
-        self.reader = Reader(self.remote, self.layout, tuple(sorted(self.keys.items())), named, tuple(directories))
-        self.metadata = MetadataTopic(directories if named is None else [named])
-        if named is not None and not self.metadata.partitions():
-            raise FileNotFoundError(errno.ENOENT, f"remote_options: metadata: there is no {TOPIC}-N in it", named)
-        self.root = Root.of(self.remote)
+        self._named: str | None = given.get("metadata")
+        self.metadata = MetadataTopic(directories if self._named is None else [(self._named, source_of(self._named))])
+        self.check_metadata()
+        self.root = Root.of(remote, source)
+
+    def check_metadata(self) -> None:
+        """Raise if the directory that should have the metadata topic has none."""
+        if self._named is not None and not self.metadata.partitions():
+            raise FileNotFoundError(errno.ENOENT, f"remote_options: metadata: there is no {TOPIC}-N in it", self._named)
 
     def partitions(self) -> list[TieredPartition]:
         """The partitions that the store holds, each of the topic id that is live."""
@@ -134,7 +131,11 @@ class Tier:
         # Another broker may have the metadata of the other partitions, or it is lost.
         named = {one.of[::2] for one in chosen}
         others = [place for place in places(self.root, self.layout) if place.of[::2] not in named]
-        held = [TieredPartition(self, one.of, one) for one in others if _unknown_in(one, histories.get(one.of))]
+        held = [
+            TieredPartition(self, one.of, one)
+            for one in others
+            if _unknown_in(objects_in(one.directory, self.root.source), histories.get(one.of))
+        ]
         several = Counter(one.of[::2] for one in held)
         events = {one.of: one.last_event_ms if several[one.of[::2]] > 1 else 0 for one in held}
         newest = {*_newest(events)}
@@ -177,39 +178,243 @@ def _newest(found: Mapping[PartitionId, int]) -> list[PartitionId]:
     return list(chosen.values())
 
 
-def _unknown_in(place: PartitionObjects, history: History | None) -> bool:
+def _unknown_in(objects: Sequence[Objects], history: History | None) -> bool:
     """Whether there are objects of which the metadata topic says nothing."""
-    return any(history is None or not history.says_of(one.segment_id) for one in objects_in(place.directory))
+    return any(history is None or not history.says_of(one.segment_id) for one in objects)
 
 
-_lock = threading.Lock()
-_readers: dict[str, list[Reader | None]] = {}  # by folder: the place of a reader numbers its addresses
-_views: dict[str, WeakSet[TieredPartition]] = {}  # by directory: the open partitions, all of one reader
-_lists = count(1)
+# --- addresses ------------------------------------------------------------------------------------
 
 
-class _PlannedTier(NamedTuple):
-    """How this process reads what another one planned, whose addresses have that one's numbers."""
-
-    tier: Tier
-    opening: Callable[[], object]
-    opened: list[object]
+def address(folder: str) -> str:
+    """The address of objects."""
+    return f"{REMOTE}{folder}" if addresses.scheme_of(folder) is not None else f"{REMOTE}{HERE}{folder}"
 
 
-_planned: list[_PlannedTier] = []
+def objects_of(path: str) -> str:
+    """The path of the objects at the address of a segment."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder_of(folder)}/{name}"
 
 
-def read_as_planned(tier: Tier, opening: Callable[[], object]) -> None:
-    """From now on read the addresses of another process here.
+def folder_of(directory: str) -> str:
+    """The folder with the objects of a directory."""
+    return directory.removeprefix(REMOTE).removeprefix(HERE)
+
+
+class _Name(NamedTuple):
+    """An address, taken apart."""
+
+    directory: str
+    base_offset: int
+    segment_id: str
+    end: int | None
+    suffix: str
+    stem: str
+
+    @property
+    def lost(self) -> bool:
+        return self.segment_id == "lost"
+
+    @property
+    def contradictory(self) -> bool:
+        return self.end == self.base_offset
+
+
+def _parsed(path: str) -> _Name | None:
+    directory, _, name = path.rpartition("/")
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    base, segment_id, end = int(found["base"]), found["id"], found["end"]
+    stem = f"{folder_of(directory)}/{base:020d}-{segment_id}"
+    return _Name(directory, base, segment_id, None if end is None else int(end), found["suffix"], stem)
+
+
+def is_cut(path: str) -> bool:
+    """Whether an address is of a part of a segment."""
+    name = _parsed(path)
+    return name is not None and name.end is not None
+
+
+# --- segments as files ----------------------------------------------------------------------------
+
+
+class TierFiles(Store):
+    """The segments in tiered storage as files, of which nothing is known but where their objects lie.
 
     Parameters
     ----------
-    tier : Tier
-        What they are in.
-    opening : callable
-        Opens and lists the partitions, once one of their directories must be listed.
+    objects : Source
+        Where they lie.
+    layout : str
+        Whose layout they have; by itself the names tell.
+    keys : dict, optional
+        The private keys by the ids of their pairs.
+    address : str, optional
+        What a user named.
     """
-    _planned[:] = [_PlannedTier(tier, opening, [])]
+
+    def __init__(
+        self, objects: Source, layout: str = AUTO, keys: Mapping[str, Key] | None = None, address: str | None = None
+    ) -> None:
+        self.objects, self.keys = objects, keys or {}
+        self._layout, self._address = layout, address
+
+    def layout_in(self, folder: str) -> str:
+        """The layout of the objects in a folder."""
+        named = AIVEN if os.path.basename(folder).isdigit() else LOCAL
+        return named if self._layout == AUTO else self._layout
+
+    def copy_of(self, stem: str) -> Copy | None:
+        """The copy with these objects, if the log has it."""
+        return None
+
+    def listed(self) -> list[Segment]:
+        """The segments of the log, as they were last asked for; the local ones among them."""
+        # An empty answer would hide the segments that follow, and the ends of transactions.
+        message = "expected an open partition, found none in this process: open it with kts.open and remote"
+        raise LogStorageError(message, path=self._address, errno=errno.EINVAL)
+
+    def missing(self, first: int, end: int) -> list[str]:
+        """Stems of objects that are not whole copies and begin at these offsets, as far as that is known."""
+        return []
+
+    def _has(self, directory: str) -> bool:
+        """Whether it is a directory."""
+        return self.objects.directory_exists(folder_of(directory))
+
+    def file(self, path: str, ahead: AheadRange) -> Readable:
+        """The log or an index of a segment."""
+        name = _parsed(path)
+        if name is None:
+            raise _no_file(path)
+        if name.lost:
+            return self._lost(path, name.base_offset, name.end or 0)
+        if name.suffix == ".snapshot":
+            return BytesFile(path, self._stored_snapshot(path, name).part(".snapshot"))
+        stored = self.stored_at(name)
+        if name.suffix != ".log":
+            if name.contradictory or stored.part_size(name.suffix) is None:
+                raise _no_file(path)
+            return BytesFile(path, stored.part(name.suffix))
+        if name.contradictory:
+            known = stored.copy.problem if stored.copy is not None else ""
+            return Unreadable(path, 1, known or f"the objects {name.stem} contradict each other: kts verify says more")
+        try:
+            stored.size()
+            return stored.log(path, self._size(name, stored), ahead)
+        except CorruptRecordError as error:
+            return Unreadable(path, self._size(name, stored), error.message)
+
+    def _lost(self, path: str, first: int, end: int) -> Unreadable:
+        problem = f"no live copy in tiered storage has the offsets {first} to {end - 1}"
+        if left := self.missing(first, end):
+            problem += f"; of {', '.join(left[:NAMED])} objects are missing, or the copy was never finished"
+        return Unreadable(path, 1, problem)
+
+    def files(self, ranges: Sequence[ByteRange]) -> Iterator[Readable]:
+        """Files that are read one after another: their objects are fetched across borders."""
+        for start in range(0, len(ranges), GROUP):
+            group = ranges[start : start + GROUP]
+            opened = list(self.side_by_side(lambda one: self.file(one.path, None), group))
+            stored = [file.stored(one) for file, one in zip(opened, group, strict=True) if isinstance(file, RemoteLog)]
+            objects = self.objects.in_order(stored)
+            for file in opened:
+                if isinstance(file, RemoteLog):
+                    file.use(next(objects))
+                with file:
+                    yield file
+
+    def entries(self, path: str) -> Sequence[buckets.ListedObject]:
+        """The segments of the log that has a directory, the local ones among them."""
+        segments = self.listed()
+        paths = [segment.path for segment in segments]
+        if segments and segments[-1].remote:
+            with suppress(LogStorageError):  # of lost offsets there is none
+                paths.append(snapshot_after(segments[-1]))
+        return sorted(buckets.ListedObject(os.path.basename(one), one, Status(0, 0)) for one in paths)
+
+    def refresh(self) -> None:
+        """What was listed of the objects no longer holds."""
+        self.objects.refresh()
+
+    def exists(self, path: str) -> bool:
+        """True if a file, or an object that an error names, exists."""
+        return super().exists(path) if path.startswith(REMOTE) else self.objects.exists(path)
+
+    def status(self, path: str) -> Status | None:
+        """Size and time."""
+        name = _parsed(path)
+        if name is None:
+            return Status(0, 0, is_directory=True) if self._has(path.rstrip("/")) else None
+        if name.lost:
+            return Status(1, 0) if name.suffix == ".log" else None
+        if name.suffix == ".snapshot":
+            return Status(0, 0)
+        stored = self.stored_at(name)
+        if name.contradictory:
+            return Status(1, 0) if name.suffix == ".log" else None
+        if name.suffix == ".log":
+            return Status(self._size(name, stored), stored.modified_ms() * 1_000_000)
+        size = stored.part_size(name.suffix)
+        return None if size is None else Status(size, 0)
+
+    def together(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """The results of work, in order; many wait at once if the objects are in a bucket."""
+        return self.objects.side_by_side(work, items)
+
+    def stored_at(self, name: _Name) -> StoredSegment:
+        """The objects of a segment, by its address."""
+        layout = self.layout_in(os.path.dirname(name.stem))
+        return StoredSegment(self.objects, name.stem, layout, self.keys, self.copy_of(name.stem))
+
+    def _stored_snapshot(self, path: str, name: _Name) -> StoredSegment:
+        """The segment that a snapshot was taken after: its name has the offset after the segment."""
+        for segment in self.listed():
+            found = _parsed(segment.path)
+            if found is not None and found.segment_id == name.segment_id:
+                return self.stored_at(found)
+        raise _no_file(path)
+
+    def _size(self, name: _Name, stored: StoredSegment) -> int:
+        """Bytes of a log up to its end; a log that cannot be read has those that it should have."""
+        if name.contradictory:
+            return 1
+        try:
+            size = stored.size()
+        except CorruptRecordError:
+            return max(1 if stored.copy is None else stored.copy.size_bytes, 1)
+        return size if name.end is None else self._cut(name, size)
+
+    def _cut(self, name: _Name, size: int) -> int:
+        """Where the first batch at or after an offset begins."""
+        key = self.objects, name.stem, name.end or 0, size
+        if (known := _cuts.get(key)) is not None:
+            return known
+        path = f"{name.directory}/{name.base_offset:020d}-{name.segment_id}.log"
+        whole = Segment(path, "", 0, name.base_offset, source=self)
+        found = size
+        for batch in header_scan(whole, whole.start_position(name.end or 0), name.base_offset, True, 2**16):
+            beyond = int64(batch, "baseOffset") >= (name.end or 0)
+            if beyond.any():
+                found = (
+                    int(int64(batch, "position")[int(np.argmax(beyond))]) or size
+                )  # of another log: its reader raises
+                break
+        _cuts.keep(key, found, 0)
+        return found
+
+
+def _no_file(path: str) -> LogStorageError:
+    return LogStorageError("there is no such file", path=path, errno=errno.ENOENT)
+
+
+class HasSegments(Protocol):
+    """What lists the segments of a log in both tiers; ``kts.PartitionLog`` does."""
+
+    @property
+    def whole_segments(self) -> list[Segment]: ...
 
 
 # --- a partition ----------------------------------------------------------------------------------
@@ -238,8 +443,8 @@ class _KnownCopies(NamedTuple):
         return self.by_metadata and self.history.has_start
 
 
-class TieredPartition:
-    """The copies of one partition in tiered storage.
+class TieredPartition(TierFiles):
+    """The copies of one partition in tiered storage, and the source of their files.
 
     Parameters
     ----------
@@ -249,8 +454,10 @@ class TieredPartition:
     """
 
     def __init__(self, tier: Tier, of: PartitionId, place: PartitionObjects | None = None) -> None:
+        super().__init__(tier.root.source, tier.layout, tier.keys)
         self.tier = tier
         self.of = of
+        self.log: HasSegments | None = None  # lists the segments of both tiers where nobody has asked yet
         self._place = place
         self._store_source: tuple[float, _KnownCopies] | None = None
         self._completed: tuple[History, _KnownCopies] | None = None  # what the metadata topic says, and with the rest
@@ -260,7 +467,6 @@ class TieredPartition:
         self.first_offset = 0  # of the segments that were listed last
         self.late_start = ""  # why that is too late, if it is
         self._doubts: list[Fault] = []  # of the lineage that was made last
-        self.listed_at = 0  # the number of its last list among those of this process
         self._copies: dict[str, Copy] = {}  # by stem
         self._directories: dict[str, str] = {}  # addresses by folder
 
@@ -269,12 +475,14 @@ class TieredPartition:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.listed_at = 0 if self._made is None else next(_lists)
         if self._store_source is not None:
             self._store_source = time.monotonic(), self._store_source[1]  # another machine has another clock
-        for folder, directory in self._directories.items():
-            _number(folder, self.tier.reader, _number_in(directory))
-            _views.setdefault(directory, WeakSet()).add(self)
+
+    def taken(self) -> TieredPartition:
+        """The same for a task in another process: without what was found out, which may be much."""
+        made = TieredPartition(self.tier, self.of, self._place)
+        made.layout = self.layout
+        return made
 
     @property
     def topic_id(self) -> str | None:
@@ -288,16 +496,14 @@ class TieredPartition:
         found = self.tier.root.key(f"{self.of.topic}-{self.of.topic_id}/{self.of.partition}")
         if place is not None:
             found = place.directory
-        elif copies := self.source().history.in_state(COPY_FINISHED):
+        elif copies := self.known().history.in_state(COPY_FINISHED):
             found = os.path.dirname(self.stem(copies[0]))
         return self._directory_of(found)
 
     def _directory_of(self, folder: str) -> str:
-        """The address of a folder with objects, as this partition reads them: with its keys, copies, local segments."""
+        """The address of a folder with objects."""
         if folder not in self._directories:
-            number = _number(folder, self.tier.reader)
-            self._directories[folder] = address(folder) + f";{number}" * (number > 1)
-            _views.setdefault(self._directories[folder], WeakSet()).add(self)
+            self._directories[folder] = address(folder)
         return self._directories[folder]
 
     def address_of(self, stem: str) -> str:
@@ -326,7 +532,7 @@ class TieredPartition:
         """The path of a copy's objects without their suffixes."""
         return stem_of(self.tier.root, copy, self.layout)
 
-    def source(self) -> _KnownCopies:
+    def known(self) -> _KnownCopies:
         """What is known of the copies now: from the metadata topic, or else from the objects."""
         if self.tier.metadata.partitions():
             histories = self.tier.metadata.histories()
@@ -336,7 +542,7 @@ class TieredPartition:
                 lacks = self._is_incomplete or not known.in_state(COPY_FINISHED)
                 return self._with_forgotten(known) if lacks else _KnownCopies(known, True)
             place = self._find_place()
-            if place is None or not objects_in(place.directory):
+            if place is None or not objects_in(place.directory, self.objects):
                 return _KnownCopies(History(self.of), True)
             self.tell(
                 f"{self.of.topic}-{self.of.partition}: {TOPIC} says nothing of topic id {self.of.topic_id}, but"
@@ -378,7 +584,7 @@ class TieredPartition:
     @property
     def last_event_ms(self) -> int:
         """When a copy was last made or deleted."""
-        return max((copy.event_ms for copy in self.source().history.copies.values()), default=0)
+        return max((copy.event_ms for copy in self.known().history.copies.values()), default=0)
 
     def _choose_id(self, histories: Mapping[PartitionId, History]) -> None:
         mine = {of: one for of, one in histories.items() if of[::2] == self.of[::2]}
@@ -388,7 +594,7 @@ class TieredPartition:
 
     def lineage(self, source: _KnownCopies | None = None) -> list[tuple[int, int]]:
         """The leader epochs as the store has them: those of the copy that goes farthest in the newest epoch."""
-        source = source or self.source()
+        source = source or self.known()
         self._doubts = []
         copies = source.history.in_state(COPY_FINISHED)
         best = best_end(copies)
@@ -447,7 +653,7 @@ class TieredPartition:
 
     def stored(self, copy: Copy) -> StoredSegment:
         """The objects of a copy."""
-        return StoredSegment(self.stem(copy), self.layout, self.tier.keys, copy)
+        return StoredSegment(self.objects, self.stem(copy), self.layout, self.keys, copy)
 
     def segments(self, local: Sequence[Segment], start: int | None, lineage: Lineage) -> list[Segment]:
         """The segments of the log: copies up to where the local ones begin, then those.
@@ -461,10 +667,9 @@ class TieredPartition:
         lineage : list of (epoch, start offset)
             The leader epochs, as the log directory knows them.
         """
-        source = self.source()
+        source = self.known()
         state = source.history, len(source.history.changes), start, tuple(lineage), [one.path for one in local]
         if self._made is not None and self._made[0] == state:
-            self.listed_at = next(_lists)
             return self._made[1]
         stop = local[0].base_offset if local else INT64_MAX
         history, stated = source.history, lineage
@@ -494,7 +699,7 @@ class TieredPartition:
             self.late_start = f"the log starts at offset {begin}, but there is {where} before {first}"
             self.late_start += f"; of {', '.join(broken[:NAMED])} objects are missing" * bool(broken)
             self.tell(f"{self.of.topic}-{self.of.partition}: {self.late_start}: copies are missing")
-        self._made, self.listed_at = (state, found), next(_lists)
+        self._made = state, found
         return found
 
     def parts(self, source: _KnownCopies, start: int | None, stop: int, lineage: Lineage) -> list[Part]:
@@ -515,7 +720,7 @@ class TieredPartition:
 
         They are whole: local segments are read instead of them, but only until retention deletes those.
         """
-        source = self.source()
+        source = self.known()
         lineage = lineage or self.lineage(source)
         copies = [piece.copy for piece in self._epochs(source, lineage).pieces(lineage, first)]
         return [
@@ -553,7 +758,7 @@ class TieredPartition:
         topic, partition = self.of.topic, self.of.partition
         if part.copy is None:
             path = f"{self.directory}/{part.base_offset:020d}-lost-{part.end}.log"
-            return Segment(path, topic, partition, part.base_offset)
+            return Segment(path, topic, partition, part.base_offset, source=self)
         stem = self.stem(part.copy)
         self._copies[stem] = part.copy
         end = part.base_offset if part.copy.problem else part.end
@@ -567,27 +772,34 @@ class TieredPartition:
             known_max_ms=known if by_metadata else None,
             claimed_max_ms=None if by_metadata else known,
             known_next_offset=part.copy.end_offset + 1 if part.end is None else part.end,
+            source=self,
         )
 
-    def has(self, folder: str) -> bool:
-        """Whether some of its objects are in a folder."""
-        return folder in self._directories
+    def layout_in(self, folder: str) -> str:
+        return self.layout
+
+    def _has(self, directory: str) -> bool:
+        return directory in self._directories.values() or super()._has(directory)
+
+    def missing(self, first: int, end: int) -> list[str]:
+        return [] if self._made is None else self.without_manifest(first, end)
 
     def copy_of(self, stem: str) -> Copy | None:
-        """The copy with these objects, if the log has it."""
         return self._copies.get(stem)
 
     def listed(self) -> list[Segment]:
-        """The segments, as they were last asked for."""
+        if self._made is None and self.log is not None:
+            self.tier.check_metadata()
+            return self.log.whole_segments
         return self.segments([], None, []) if self._made is None else self._made[1]
 
     def without_manifest(self, first: int, end: int) -> list[str]:
         """Stems of objects that are not whole copies and begin at these offsets."""
-        return [one.stem for one in self.source().unfinished if first <= one.base_offset < end]
+        return [one.stem for one in self.known().unfinished if first <= one.base_offset < end]
 
     def faults(self) -> Iterator[Fault]:
         """What is wrong with the copies of which the log has no segment, and with what they say of each other."""
-        source = self.source()
+        source = self.known()
         yield from self._doubts
         read = {copy.segment_id for copy in self._copies.values()}
         for one in source.problems:
@@ -607,13 +819,13 @@ class TieredPartition:
 
 def _source_of_store(view: TieredPartition, place: PartitionObjects) -> _KnownCopies:
     """The copies of a partition as its objects alone tell them."""
-    objects = objects_in(place.directory)
+    objects = objects_in(place.directory, view.objects)
     whole = [one for one in objects if one.is_whole(place.layout)]
     unfinished = tuple(one for one in objects if not one.is_whole(place.layout))
     bases = sorted({one.base_offset for one in whole})
     following = dict(zip(bases, bases[1:], strict=False))
     items = [(one, following.get(one.base_offset)) for one in whole]
-    told = list(files.side_by_side(partial(_copy_of, view, place), items, place.directory))
+    told = list(view.objects.side_by_side(partial(_copy_of, view, place), items))
     found = [copy for copy, _ in told]
     if not found and unfinished:  # a store without any whole copy is no empty one
         problem = "objects of the copy {} are missing, or it was never finished: it has {} alone"
@@ -637,7 +849,7 @@ def _copy_of(view: TieredPartition, place: PartitionObjects, item: tuple[Objects
     A manifest is believed about its end if the next copy begins there; otherwise the log itself has the last word.
     """
     one, following = item
-    stored = StoredSegment(one.stem, place.layout, view.tier.keys, None)
+    stored = StoredSegment(view.objects, one.stem, place.layout, view.keys, None)
     nothing = Copy(place.of, one.segment_id, one.base_offset, one.base_offset, (), 1, None, 0, COPY_FINISHED)
     try:
         told = stored.manifest().copy if place.layout == AIVEN else None
@@ -689,7 +901,8 @@ class _End(NamedTuple):
 
 def _last_of(view: TieredPartition, stored: StoredSegment, known: Copy, skip_damage: bool) -> _End | None:
     """The end of a log, from its last batches; None if it is damaged there and damage is not skipped."""
-    segment = Segment(f"{view.address_of(stored.stem)}.log", known.of.topic, known.of.partition, known.start_offset)
+    path = f"{view.address_of(stored.stem)}.log"
+    segment = Segment(path, known.of.topic, known.of.partition, known.start_offset, source=view)
     last = _End(known.start_offset - 1, -1)
     try:
         for batch in header_scan(segment, segment.tail_position(), known.start_offset, skip_damage):
@@ -705,7 +918,7 @@ def _last_of(view: TieredPartition, stored: StoredSegment, known: Copy, skip_dam
 
 def _measured(view: TieredPartition, stored: StoredSegment, known: Copy) -> Copy:
     """A copy whose end and epochs are found in its log and its epochs' index."""
-    with files.open_file(f"{view.address_of(stored.stem)}.log") as file:
+    with view.open_file(f"{view.address_of(stored.stem)}.log") as file:
         file.read(0, HEADER_BYTES)  # raises if it is another log
     last = _last_of(view, stored, known, True) or _End(known.start_offset - 1, -1)
     epochs = leader_epochs_of(stored.part(EPOCHS))
@@ -741,13 +954,16 @@ class StoredSegment:
 
     Parameters
     ----------
+    source : Source
+        Where they lie.
     stem : str
         Their path without suffixes.
     copy : Copy or None
         What the metadata topic or the manifest says of it.
     """
 
-    def __init__(self, stem: str, layout: str, keys: Mapping[str, Key], copy: Copy | None) -> None:
+    def __init__(self, source: Source, stem: str, layout: str, keys: Mapping[str, Key], copy: Copy | None) -> None:
+        self.source = source
         self.stem = stem
         self.layout = layout
         self.keys = keys
@@ -766,12 +982,12 @@ class StoredSegment:
     def _manifest(self) -> tuple[Manifest, Hashable]:
         """The manifest, and a value that changes when it is read again."""
         path = self.stem + MANIFEST
-        version, now = files.identity(path) if addresses.scheme_of(path) is None else None, time.monotonic()
-        known = _manifests.get(path)
+        version, now = self.source.identity(path) if self.source.is_here else None, time.monotonic()
+        known = _manifests.get((self.source, path))
         if known is not None and known[0] == version and (version is not None or now - known[1] < KNOWN_S):
             return known[2], known[1]
         try:
-            with files.open_file(path) as file:
+            with self.source.open_file(path) as file:
                 if file.size() > MOST_BYTES:
                     message = f"expected a manifest of at most {MOST_BYTES} bytes, found {file.size()} in {path}"
                     raise CorruptRecordError(message, path=path)
@@ -782,7 +998,7 @@ class StoredSegment:
                 raise
             message = f"the manifest {path} is missing; a segment in Iceberg's format has none and is not read"
             raise CorruptRecordError(message, path=path) from error
-        _manifests.keep(path, (version, now, found), len(data) + found.chunks.memory_bytes)
+        _manifests.keep((self.source, path), (version, now, found), len(data) + found.chunks.memory_bytes)
         return found, now
 
     def size(self) -> int:
@@ -804,7 +1020,7 @@ class StoredSegment:
         """Bytes of the object of the log."""
         path = f"{self.stem}.log"
         try:
-            return files.size_of(path)
+            return self.source.size_of(path)
         except LogStorageError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 raise
@@ -855,7 +1071,10 @@ class StoredSegment:
         """The log as a file of a size; raises as ``manifest`` does."""
         coding, version = self.coding()
         name = f"{self.stem}.log"
-        opening = partial(_opened, name)
+
+        def opening(wanted: AheadRange) -> Readable:
+            return self.source.open_file(name, ahead=wanted)
+
         return RemoteLog(path, name, size, coding, opening, version, ahead, self._claim())
 
     def coding(self) -> tuple[Coding, Hashable]:
@@ -865,8 +1084,9 @@ class StoredSegment:
         manifest, read_at = self._manifest()
         decode = self._decode(manifest)
         name = f"{self.stem}.log"
-        here = files.identity(name) if decode is not None and addresses.scheme_of(name) is None else None
-        return Coding(manifest.chunks, decode), (read_at, here, *sorted(self.keys.items())) if decode else None
+        here = self.source.identity(name) if decode is not None and self.source.is_here else None
+        version = (self.source, read_at, here, *sorted(self.keys.items()))
+        return Coding(manifest.chunks, decode), version if decode else None
 
     def part(self, suffix: str) -> bytes:
         """An index, by the suffix that its file had.
@@ -879,12 +1099,12 @@ class StoredSegment:
         path = self.stem + (suffix if self.layout == LOCAL else INDEXES)
         try:
             if self.layout == LOCAL:
-                return files.read_bytes(path)
+                return self.source.read_bytes(path)
             manifest = self.manifest()
             start, size = manifest.indexes[suffix]
             if not size:
                 return b""
-            with files.open_file(path) as file:
+            with self.source.open_file(path) as file:
                 stored = file.size()
                 data = file.read(start, size) if start + size <= stored else b""
             if len(data) < size:
@@ -906,7 +1126,7 @@ class StoredSegment:
     def part_size(self, suffix: str) -> int | None:
         """Bytes that an index has at least; None if the segment has none."""
         if self.layout == LOCAL:
-            found = files.size_of(self.stem + suffix) if files.exists(self.stem + suffix) else None
+            found = self.source.size_of(self.stem + suffix) if self.source.exists(self.stem + suffix) else None
             return 0 if found is None and suffix in (".index", ".timeindex") else found
         try:
             place = self.manifest().indexes.get(suffix)
@@ -922,257 +1142,20 @@ class StoredSegment:
             told = self.manifest().copy if self.layout == AIVEN else None
         except CorruptRecordError:
             told = None
-        return files.modified_ms(f"{self.stem}.log") if told is None else told.event_ms
+        return self.source.modified_ms(f"{self.stem}.log") if told is None else told.event_ms
 
 
-def _opened(name: str, ahead: tuple[int, int | None] | None) -> Readable:
-    return files.open_file(name, ahead=ahead)
+# --- what verification and copies ask ---------------------------------------------------------------
 
 
-# --- the store ------------------------------------------------------------------------------------
+def _source(segment: Segment) -> TierFiles:
+    """The source of a segment in tiered storage."""
+    if not isinstance(segment.source, TierFiles):
+        raise TypeError(f"expected a segment in tiered storage, found {segment.path}")
+    return segment.source
 
 
-def address(folder: str) -> str:
-    """The address of objects, as their first reader has it."""
-    return f"{REMOTE}{folder}" if addresses.scheme_of(folder) is not None else f"{REMOTE}{HERE}{folder}"
-
-
-def objects_of(path: str) -> str:
-    """The path of the objects at the address of a segment."""
-    folder, _, name = path.rpartition("/")
-    return f"{_folder_of(folder)}/{name}"
-
-
-def _folder_of(directory: str) -> str:
-    """The folder with the objects of a directory, whoever reads them."""
-    return _NUMBER.sub("", directory.removeprefix(REMOTE).removeprefix(HERE))
-
-
-def _number_in(directory: str) -> int:
-    found = _NUMBER.search(directory)
-    return 1 if found is None else int(found[0][1:])
-
-
-def _number(folder: str, reader: Reader, given: int | None = None) -> int:
-    """The number of a reader of a folder; ``given`` by another process."""
-    with _lock:
-        known = _readers.setdefault(folder, [])
-        if given is not None:
-            known += [None] * (given - len(known))
-            known[given - 1] = reader
-            return given
-        if reader not in known:
-            known.append(reader)
-        return known.index(reader) + 1
-
-
-def _views_of(directory: str) -> list[TieredPartition]:
-    """The open partitions that read a directory, by when they were listed last."""
-    return sorted(_views.get(directory, ()), key=lambda view: view.listed_at)
-
-
-def _copy_at(directory: str, stem: str) -> Copy | None:
-    """The copy with these objects, if an open partition has it."""
-    found = (view.copy_of(stem) for view in reversed(_views_of(directory)))
-    return next((copy for copy in found if copy is not None), None)
-
-
-def _listed_in(directory: str) -> list[Segment] | None:
-    """The segments of the log that has a directory; None if no open partition reads it.
-
-    The open partitions may begin at different offsets, and some were listed before the log grew: it is the last list,
-    and what the earlier ones have before it.
-    """
-    views = _views_of(directory) or _planned_views_of(directory)
-    found: list[Segment] = []
-    for view in reversed([view for view in views if view.listed_at] or views):
-        found = [one for one in view.listed() if not found or one.base_offset < found[0].base_offset] + found
-    return found if views else None
-
-
-def _planned_views_of(directory: str) -> list[TieredPartition]:
-    """The partition that reads a directory of another process here, if there is one; opened at the first call."""
-    folder = _folder_of(directory)
-    for planned in _planned:
-        if not planned.opened:
-            planned.opened.append(planned.opening())
-        for view in [view for views in list(_views.values()) for view in views]:
-            if view.tier.reader[:3] == planned.tier.reader[:3] and view.has(folder):
-                return [view]
-    return []
-
-
-class _Name(NamedTuple):
-    """An address, taken apart."""
-
-    directory: str
-    base_offset: int
-    segment_id: str
-    end: int | None
-    suffix: str
-    stem: str
-
-    @property
-    def lost(self) -> bool:
-        return self.segment_id == "lost"
-
-    @property
-    def contradictory(self) -> bool:
-        return self.end == self.base_offset
-
-
-def _parsed(path: str) -> _Name | None:
-    directory, _, name = path.rpartition("/")
-    found = _NAME.fullmatch(name)
-    if found is None:
-        return None
-    base, segment_id, end = int(found["base"]), found["id"], found["end"]
-    stem = f"{_folder_of(directory)}/{base:020d}-{segment_id}"
-    return _Name(directory, base, segment_id, None if end is None else int(end), found["suffix"], stem)
-
-
-class _TierStore:
-    """The ``Store`` of addresses that begin with ``tier+``."""
-
-    def file(self, path: str, ahead: tuple[int, int | None] | None) -> Readable:
-        """The log or an index of a segment."""
-        name = _parsed(path)
-        if name is None:
-            raise _no_file(path)
-        if name.lost:
-            return self._lost(path, name.base_offset, name.end or 0)
-        if name.suffix == ".snapshot":
-            return BytesFile(path, self._stored_snapshot(path, name).part(".snapshot"))
-        stored = self._stored(name)
-        if name.suffix != ".log":
-            if name.contradictory or stored.part_size(name.suffix) is None:
-                raise _no_file(path)
-            return BytesFile(path, stored.part(name.suffix))
-        if name.contradictory:
-            known = stored.copy.problem if stored.copy is not None else ""
-            return Unreadable(path, 1, known or f"the objects {name.stem} contradict each other: kts verify says more")
-        try:
-            stored.size()
-            return stored.log(path, self._size(path, name, stored), ahead)
-        except CorruptRecordError as error:
-            return Unreadable(path, self._size(path, name, stored), error.message)
-
-    @staticmethod
-    def _lost(path: str, first: int, end: int) -> Unreadable:
-        views = _views_of(os.path.dirname(path))
-        problem = f"no live copy in tiered storage has the offsets {first} to {end - 1}"
-        if views and (left := views[-1].without_manifest(first, end)):
-            problem += f"; of {', '.join(left[:NAMED])} objects are missing, or the copy was never finished"
-        return Unreadable(path, 1, problem)
-
-    def files(self, ranges: Sequence[ByteRange]) -> Iterator[Readable]:
-        """Files that are read one after another: their objects are fetched across borders."""
-        for start in range(0, len(ranges), GROUP):
-            group = ranges[start : start + GROUP]
-            opened = list(self.side_by_side(lambda one: self.file(one.path, None), group, group[0].path))
-            stored = [file.stored(one) for file, one in zip(opened, group, strict=True) if isinstance(file, RemoteLog)]
-            objects = files.in_order(stored)
-            for file in opened:
-                if isinstance(file, RemoteLog):
-                    file.use(next(objects))
-                with file:
-                    yield file
-
-    def entries(self, path: str) -> Sequence[buckets.ListedObject]:
-        """The segments of the log that has a directory, the local ones among them."""
-        directory = path.rstrip("/")
-        segments = _listed_in(directory)
-        if segments is None:  # an empty answer would hide the segments that follow, and the ends of transactions
-            message = "expected an open partition, found none in this process: open it with kts.open and remote"
-            raise LogStorageError(message, path=path, errno=errno.EINVAL)
-        paths = [segment.path for segment in segments]
-        if paths and segments[-1].remote:
-            with suppress(LogStorageError):  # of lost offsets there is none
-                paths.append(snapshot_after(paths[-1]))
-        return sorted(buckets.ListedObject(os.path.basename(one), one, Status(0, 0)) for one in paths)
-
-    def status(self, path: str) -> Status | None:
-        """Size and time."""
-        name = _parsed(path)
-        if name is None:
-            directory = path.rstrip("/")
-            if _views_of(directory) or files.directory_exists(_folder_of(directory)):
-                return Status(0, 0, is_directory=True)
-            return None
-        if name.lost:
-            return Status(1, 0) if name.suffix == ".log" else None
-        if name.suffix == ".snapshot":
-            return Status(0, 0)
-        stored = self._stored(name)
-        if name.contradictory:
-            return Status(1, 0) if name.suffix == ".log" else None
-        if name.suffix == ".log":
-            return Status(self._size(path, name, stored), stored.modified_ms() * 1_000_000)
-        size = stored.part_size(name.suffix)
-        return None if size is None else Status(size, 0)
-
-    def side_by_side(self, work: Callable[[Item], Result], items: Sequence[Item], path: str) -> Iterator[Result]:
-        """The results of work, in order; many wait at once if the objects are in a bucket."""
-        return files.side_by_side(work, items, objects_of(path))
-
-    def _stored(self, name: _Name) -> StoredSegment:
-        if views := _views_of(name.directory):
-            copy = _copy_at(name.directory, name.stem)
-            return StoredSegment(name.stem, views[-1].layout, views[-1].tier.keys, copy)
-        folder = _folder_of(name.directory)
-        numbered = _readers.get(folder, [])[_number_in(name.directory) - 1 :]
-        known = [planned.tier.reader for planned in _planned] or numbered
-        layout, keys = (AUTO, ()) if not known or known[0] is None else (known[0].layout, known[0].private_keys)
-        if layout == AUTO:
-            layout = AIVEN if os.path.basename(folder).isdigit() else LOCAL
-        return StoredSegment(name.stem, layout, dict(keys), None)
-
-    def _stored_snapshot(self, path: str, name: _Name) -> StoredSegment:
-        """The segment that a snapshot was taken after: its name has the offset after the segment."""
-        for segment in _listed_in(os.path.dirname(path)) or ():
-            found = _parsed(segment.path)
-            if found is not None and found.segment_id == name.segment_id:
-                return self._stored(found)
-        raise _no_file(path)
-
-    def _size(self, path: str, name: _Name, stored: StoredSegment) -> int:
-        """Bytes of a log up to its end; a log that cannot be read has those that it should have."""
-        if name.contradictory:
-            return 1
-        try:
-            size = stored.size()
-        except CorruptRecordError:
-            return max(1 if stored.copy is None else stored.copy.size_bytes, 1)
-        return size if name.end is None else self._cut(path, name, size)
-
-    @staticmethod
-    def _cut(path: str, name: _Name, size: int) -> int:
-        """Where the first batch at or after an offset begins."""
-        key = name.stem, name.end or 0, size
-        if (known := _cuts.get(key)) is not None:
-            return known
-        whole = Segment(
-            f"{os.path.dirname(path)}/{name.base_offset:020d}-{name.segment_id}.log", "", 0, name.base_offset
-        )
-        found = size
-        for batch in header_scan(whole, whole.start_position(name.end or 0), name.base_offset, True, 2**16):
-            beyond = int64(batch, "baseOffset") >= (name.end or 0)
-            if beyond.any():
-                found = (
-                    int(int64(batch, "position")[int(np.argmax(beyond))]) or size
-                )  # of another log: its reader raises
-                break
-        _cuts.keep(key, found, 0)
-        return found
-
-
-def is_cut(path: str) -> bool:
-    """Whether an address is of a part of a segment."""
-    name = _parsed(path)
-    return name is not None and name.end is not None
-
-
-def faults(path: str) -> Iterator[Fault]:
+def faults(segment: Segment) -> Iterator[Fault]:
     """What is wrong with the objects of a segment, apart from the bytes of its log.
 
     Raises
@@ -1180,11 +1163,11 @@ def faults(path: str) -> Iterator[Fault]:
     LogStorageError
         An object cannot be read, or its key is not given.
     """
-    name = _parsed(path)
+    name = _parsed(segment.path)
     if name is None or name.lost:
         return
-    stored = _STORE._stored(name)
-    log, told = f"{stored.stem}.log", None if name.contradictory else stored.copy
+    stored = _source(segment).stored_at(name)
+    told = None if name.contradictory else stored.copy
     expected = None if told is None else told.size_bytes
     suffixes = [".index", ".timeindex", ".snapshot", EPOCHS]
     if stored.layout == AIVEN:
@@ -1199,9 +1182,9 @@ def faults(path: str) -> Iterator[Fault]:
         yield from _contradictions(stored, name, manifest)
         suffixes = list(manifest.indexes)
         stored_end = max(start + size for start, size in manifest.indexes.values())
-        yield from _of_size(stored.stem + INDEXES, stored_end, "index-file")
+        yield from _of_size(stored, INDEXES, stored_end, "index-file")
     if expected is not None:
-        yield from _of_size(log, expected, "batch")
+        yield from _of_size(stored, ".log", expected, "batch")
     for suffix in suffixes:
         place = stored.stem + (suffix if stored.layout == LOCAL else INDEXES)
         try:
@@ -1220,23 +1203,23 @@ def faults(path: str) -> Iterator[Fault]:
                 yield Fault(place, "leader-epoch", message)
 
 
-def stated_max_ms(path: str) -> int | None:
+def stated_max_ms(segment: Segment) -> int | None:
     """The greatest timestamp that is stated of a whole copy."""
-    name = _parsed(path)
-    copy = None if name is None or name.end is not None else _copy_at(name.directory, name.stem)
+    name = _parsed(segment.path)
+    copy = None if name is None or name.end is not None else _source(segment).copy_of(name.stem)
     return None if copy is None else copy.max_timestamp_ms
 
 
-def snapshot_after(path: str) -> str:
+def snapshot_after(segment: Segment) -> str:
     """The address of the producer snapshot after a segment."""
-    name = _parsed(path)
-    copy = None if name is None or name.contradictory else _copy_at(name.directory, name.stem)
+    name = _parsed(segment.path)
+    copy = None if name is None or name.contradictory else _source(segment).copy_of(name.stem)
     if name is None or copy is None:
-        raise _no_file(path)
+        raise _no_file(segment.path)
     return f"{name.directory}/{copy.end_offset + 1:020d}-{copy.segment_id}.snapshot"
 
 
-def open_after(path: str) -> tuple[str, dict[int, int]]:
+def open_after(segment: Segment) -> tuple[str, dict[int, int]]:
     """The object with the producer snapshot after a segment, and the transactions open there: first offset by producer.
 
     Raises
@@ -1244,10 +1227,10 @@ def open_after(path: str) -> tuple[str, dict[int, int]]:
     CorruptIndexError
         It is missing or damaged.
     """
-    name = _parsed(path)
+    name = _parsed(segment.path)
     if name is None:
-        raise _no_file(path)
-    stored = _STORE._stored(name)
+        raise _no_file(segment.path)
+    stored = _source(segment).stored_at(name)
     place = stored.stem + (".snapshot" if stored.layout == LOCAL else INDEXES)
     return place, open_transactions_of(stored.part(".snapshot"), place)
 
@@ -1264,17 +1247,18 @@ def _contradictions(stored: StoredSegment, name: _Name, manifest: Manifest) -> I
             yield Fault(stored.stem + MANIFEST, "manifest", message)
 
 
-def _of_size(path: str, expected: int, kind: str) -> Iterator[Fault]:
-    found = files.size_of(path) if files.exists(path) else None
+def _of_size(stored: StoredSegment, suffix: str, expected: int, kind: str) -> Iterator[Fault]:
+    path = stored.stem + suffix
+    found = stored.source.size_of(path) if stored.source.exists(path) else None
     if found is None:
         yield Fault(path, "missing", "the object is missing")
     elif found != expected:
         yield Fault(path, kind, f"expected an object of {expected} bytes, found {found}")
 
 
-def _no_file(path: str) -> LogStorageError:
-    return LogStorageError("there is no such file", path=path, errno=errno.ENOENT)
+def _of_address(path: str, options: addresses.StorageOptions) -> TierFiles:
+    """The source of a segment that a user names by its address: as much as that tells."""
+    return TierFiles(source_of(folder_of(path), options), address=path)
 
 
-_STORE = _TierStore()
-addresses.serve_schemes([f"{REMOTE}{one}" for one in ("file", *SERVICES, *SAME)], lambda path: _STORE)
+addresses.serve_schemes([f"{REMOTE}{one}" for one in ("file", *SERVICES, *SAME)], _of_address)

@@ -25,7 +25,7 @@ from kts.segment.names import (
 )
 from kts.segment.rereading import warn
 from kts.segment.segment_lines import SegmentLines
-from kts.store import addresses, files, publishing
+from kts.store.source import Source, files
 
 Offsets = dict[tuple[str, int], int]  # by topic and partition
 Own = TypeVar("Own", bound=SegmentLines)
@@ -55,8 +55,8 @@ class Checkpoints:
     the directory, and a reader of the directory asks once for each.
     """
 
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
+    def __init__(self, directory: str, source: Source = files) -> None:
+        self.directory, self.source = directory, source
         self._parsed: dict[str, tuple[bytes, Mapping[tuple[str, int], int] | str]] = {}  # name -> (bytes, offsets)
         self._told: set[tuple[str, str]] = set()  # files whose faults were told, and these
         self._own: dict[type[SegmentLines], tuple[tuple[int, ...], SegmentLines]] = {}  # with the file's identity
@@ -101,9 +101,9 @@ class Checkpoints:
         """The offsets of a checkpoint, or what is wrong with it; None if there is none."""
         path = os.path.join(self.directory, name)
         try:
-            data = files.read_if_there(path)
+            data = self.source.read_if_there(path)
         except LogStorageError as error:
-            if addresses.scheme_of(path) is not None or error.errno not in _UNREADABLE:
+            if not self.source.is_here or error.errno not in _UNREADABLE:
                 raise
             return error.message
         if data is None:
@@ -132,12 +132,12 @@ class Checkpoints:
 
     def _read(self, kind: type[Own]) -> Own | None:
         """A file that only kts has; None if it is missing."""
-        identity = files.identity(os.path.join(self.directory, kind.file))
+        identity = self.source.identity(os.path.join(self.directory, kind.file))
         if identity is None:
             return None
         known = self._own.get(kind)
         if known is None or known[0] != identity:  # a write replaces the file, so its identity changes
-            known = self._own[kind] = identity, kind(self.directory)
+            known = self._own[kind] = identity, kind(self.directory, self.source)
         return cast("Own", known[1])
 
     def commits(self) -> Commits:
@@ -145,7 +145,7 @@ class Checkpoints:
 
         A bucket has none: nobody commits there.
         """
-        if addresses.scheme_of(self.directory) is not None:
+        if not self.source.is_here:
             return NO_COMMITS
         identity = files.identity(os.path.join(self.directory, COMMITS))
         if identity != self._commits[0]:
@@ -153,16 +153,16 @@ class Checkpoints:
         return self._commits[1]
 
 
-def read_checkpoint(path: str) -> Mapping[tuple[str, int], int] | None:
+def read_checkpoint(path: str, source: Source = files) -> Mapping[tuple[str, int], int] | None:
     """Offsets of a checkpoint file by topic and partition; None if missing or malformed: see ``fault_of``."""
-    data = files.read_if_there(path)
+    data = source.read_if_there(path)
     found = None if data is None else _offsets_of(data)
     return None if isinstance(found, str) else found
 
 
-def fault_of(path: str) -> str | None:
+def fault_of(path: str, source: Source = files) -> str | None:
     """What is wrong with a small file, by its name; None if it is sound or missing. An empty checkpoint is sound."""
-    data = files.read_if_there(path)
+    data = source.read_if_there(path)
     if data is None:
         return None
     name = os.path.basename(path)
@@ -185,9 +185,9 @@ def _offsets_of(data: bytes) -> Mapping[tuple[str, int], int] | str:
     return dict(zip(zip(fields[::3], map(int, fields[1::3]), strict=True), offsets, strict=True))
 
 
-def read_leader_epochs(path: str) -> list[tuple[int, int]] | None:
+def read_leader_epochs(path: str, source: Source = files) -> list[tuple[int, int]] | None:
     """(epoch, start offset) of a leader-epoch-checkpoint; None if missing, empty or malformed: see ``fault_of``."""
-    data = files.read_if_there(path)
+    data = source.read_if_there(path)
     return None if data is None else leader_epochs_of(data)
 
 
@@ -241,29 +241,29 @@ def _shown(data: bytes) -> str:
     return repr(data.decode("utf-8", "replace").split("\n")[0][:_SHOWN])
 
 
-def read_topic_id(directory: str) -> str | None:
+def read_topic_id(directory: str, source: Source = files) -> str | None:
     """Topic id of a partition.metadata file, 22 characters of URL-safe base64; None if missing or malformed."""
     path = os.path.join(directory, PARTITION_METADATA)
-    data = files.read_if_there(path)
+    data = source.read_if_there(path)
     found = None if data is None else _TOPIC_ID.fullmatch(data.decode("utf-8", "replace"))
     return None if found is None else found[1]
 
 
-def write_checkpoint(path: str, offsets: dict[tuple[str, int], int]) -> None:
+def write_checkpoint(path: str, offsets: dict[tuple[str, int], int], source: Source = files) -> None:
     """Write a checkpoint file atomically."""
-    _write(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+    _write(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()], source)
 
 
-def write_leader_epochs(path: str, epochs: list[tuple[int, int]]) -> None:
+def write_leader_epochs(path: str, epochs: list[tuple[int, int]], source: Source = files) -> None:
     """Write a leader-epoch-checkpoint of (epoch, start offset) atomically."""
-    _write(path, [f"{epoch} {start}" for epoch, start in epochs])
+    _write(path, [f"{epoch} {start}" for epoch, start in epochs], source)
 
 
-def _write(path: str, lines: list[str]) -> None:
-    publishing.publish(path, "".join(f"{line}\n" for line in ["0", str(len(lines)), *lines]).encode())
+def _write(path: str, lines: list[str], source: Source) -> None:
+    source.put(path, ["".join(f"{line}\n" for line in ["0", str(len(lines)), *lines]).encode()])
 
 
-def write_topic_id(directory: str, topic_id: str) -> None:
+def write_topic_id(directory: str, topic_id: str, source: Source = files) -> None:
     """Write a partition.metadata file, without a line feed after the id."""
     path = os.path.join(directory, PARTITION_METADATA)
-    publishing.publish(path, f"version: 0\ntopic_id: {topic_id}".encode())
+    source.put(path, [f"version: 0\ntopic_id: {topic_id}".encode()])

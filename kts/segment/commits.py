@@ -22,7 +22,8 @@ from kts._codec import crc32c
 from kts.arguments import INT32_MAX, INT64_MAX
 from kts.errors import InvalidTopicError, LogStorageError
 from kts.segment.names import check_topic, parse_file_name
-from kts.store import files, publishing
+from kts.store import publishing
+from kts.store.source import files
 
 FILE = "kts-commit-checkpoint"
 ASIDE = "kts-commit-"  # begins the names of the files that wait beside it

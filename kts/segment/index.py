@@ -23,8 +23,9 @@ from kts.behaviour import DEFAULT, NOTHING, Behaviour
 from kts.codec.layout import SMALLEST_ENTRY_BYTES
 from kts.errors import CorruptIndexError, IndexFullError, InvalidOffsetError, LogStorageError
 from kts.model import NO_TIMESTAMP
-from kts.store import files, local, publishing
+from kts.store import local, publishing
 from kts.store.local import WritableFile
+from kts.store.source import files
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -10,7 +10,7 @@ from kts._timeindex import OffsetIndex, TimeIndex
 from kts.segment.names import parse_file_name
 from kts.segment.snapshots import snapshot_entries_of
 from kts.segment.transactions import TXN_ENTRY, txn_entries
-from kts.store import files
+from kts.store.source import Source, files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,7 @@ def kind_of(path: str) -> str | None:
     return suffix if suffix in KINDS else None
 
 
-def read_index_file(path: str) -> IndexFileContent:
+def read_index_file(path: str, source: Source = files) -> IndexFileContent:
     """The entries of a file beside a log.
 
     Raises
@@ -73,7 +73,7 @@ def read_index_file(path: str) -> IndexFileContent:
 
     kind, name = str(kind_of(path)), parse_file_name(os.path.basename(path))
     base = None if name is None else name.base_offset
-    data, faults = files.read_bytes(path), list[str]()
+    data, faults = source.read_bytes(path), list[str]()
     columns: Sequence[Any]
     if kind in INDEXES:
         index = INDEXES[kind](data, base or 0)

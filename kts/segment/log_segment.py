@@ -46,8 +46,9 @@ from kts.segment.names import INDEX_SUFFIXES
 from kts.segment.rebuild import IndexConfig, RebuiltIndexes, Recovered, Visit, rebuild
 from kts.segment.search import Query, ReadStats, Records, first_match_in
 from kts.segment.segment import Lookups, Segment
-from kts.store import descriptors, files, local
+from kts.store import descriptors, local
 from kts.store.local import File, FileRange, WritableFile
+from kts.store.source import files
 from kts.times import show_time
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from kts.segment.magics import Runs
 from kts.segment.segment_lines import SegmentLines
-from kts.store import files
+from kts.store.source import Source, files
 
 State = tuple[int, ...]  # inode, bytes, and time of the last change in ns
 
@@ -31,9 +31,9 @@ class NotedMagics(NamedTuple):
     runs: Runs
 
 
-def state_of(path: str) -> State:
+def state_of(path: str, source: Source = files) -> State:
     """The state of a file; it changes when the file is replaced or written."""
-    return (files.identity(path) or ())[1:]
+    return (source.identity(path) or ())[1:]
 
 
 class MagicCheckpoint(SegmentLines):
@@ -44,13 +44,13 @@ class MagicCheckpoint(SegmentLines):
     line_bytes = 2048
     expected = "a partition, four numbers and runs of magics"
 
-    def __init__(self, directory: str) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: str, source: Source = files) -> None:
+        super().__init__(directory, source)
         self._written = self._time()
 
     def _time(self) -> int:
         """When the file was written, in ns."""
-        state = state_of(self.path) if self.fault is None else ()
+        state = state_of(self.path, self._source) if self.fault is None else ()
         return state[-1] if state else 0
 
     def of(self, topic: str, partition: int) -> dict[int, NotedMagics]:

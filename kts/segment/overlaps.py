@@ -25,7 +25,6 @@ from kts.segment.entries import FIRST_READ_BYTES, LAST_READ_BYTES
 from kts.segment.index import SEGMENT_OFFSETS
 from kts.segment.rereading import warn
 from kts.segment.segment import EVERYTHING, SMALL_BYTES, Lookups, Segment, Span, int64
-from kts.store import addresses, files
 from kts.store.expanded import compression_of_log
 from kts.store.local import File
 from kts.store.protocol import Readable
@@ -140,11 +139,7 @@ class Overlaps:
         found: list[_Ends | None] = [None] * len(segments)
         keys = dict[int, tuple[str, int]]()
         for number, segment in enumerate(segments):
-            if (
-                not segment.remote
-                and compression_of_log(segment.path) is None
-                and not addresses.is_served(segment.path)
-            ):
+            if not segment.remote and compression_of_log(segment.path) is None and segment.source.is_here:
                 try:
                     keys[number] = segment.path, segment.size_bytes
                 except LogStorageError:  # deleted meanwhile: its reader tells it
@@ -198,7 +193,7 @@ def _ends(segment: Segment, size: int, exact: bool) -> _Ends | None:
     """The ends of a segment on this machine, by its headers; None if it takes long to find them."""
     base = segment.base_offset
     try:
-        [data] = files.read_small([segment.path], SMALL_BYTES) if size <= SMALL_BYTES else [None]
+        [data] = segment.source.read_small([segment.path], SMALL_BYTES) if size <= SMALL_BYTES else [None]
         if data is not None:
             first, last = _first(data, segment), _last_two(None, data, 0, 0, len(data))
         else:

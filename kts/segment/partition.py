@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from kts.segment.index_checksums import Sealed
 from kts.segment.segment import Segment
+from kts.store.source import Source
+
+
+@runtime_checkable
+class ListsSegments(Protocol):
+    """A source that knows the segments of its log: not all of them lie in one directory."""
+
+    def listed(self) -> list[Segment]:
+        """The segments, as they were last asked for."""
 
 
 class ReadablePartition(Protocol):
@@ -14,6 +23,10 @@ class ReadablePartition(Protocol):
     @property
     def path(self) -> str:
         """The directory, or one of the segment files."""
+
+    @property
+    def source(self) -> Source:
+        """Where its files lie."""
 
     @property
     def topic(self) -> str:

@@ -10,8 +10,8 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from kts.errors import CorruptRecordError, KtsWarning, LogStorageError
-from kts.store import files
 from kts.store.local import File
+from kts.store.source import Source, files
 
 Result = TypeVar("Result")
 KEPT_BYTES = 2**16
@@ -27,10 +27,12 @@ class Reread:
         The file.
     held : File, optional
         The same file, open, for a reader that goes on when it is deleted.
+    source : Source
+        Where it lies.
     """
 
-    def __init__(self, path: str, held: File | None = None) -> None:
-        self.path, self.held = path, held
+    def __init__(self, path: str, held: File | None = None, source: Source = files) -> None:
+        self.path, self.held, self._source = path, held, source
         self.again = 0
         self.forget()
 
@@ -47,7 +49,7 @@ class Reread:
         """True if the file no longer has the last bytes read, or those given: it was truncated meanwhile."""
         if self.again >= ATTEMPTS:
             return False
-        with nullcontext(self.held) if self.held is not None else files.open_file(self.path) as file:
+        with nullcontext(self.held) if self.held is not None else self._source.open_file(self.path) as file:
             same = file.read(self.position, len(self.data)) == self.data
             return not (same and (not data or file.read(start, len(data)) == data))
 
@@ -60,13 +62,13 @@ def warn(message: str, path: str | None, kind: type[KtsWarning] = KtsWarning) ->
     warnings.warn(kind(message, path), stacklevel=level)
 
 
-def is_gone(error: LogStorageError) -> bool:
+def is_gone(error: LogStorageError, source: Source) -> bool:
     """True if an error says that a file is missing, and it is."""
-    return error.errno == errno.ENOENT and error.path is not None and not files.exists(error.path)
+    return error.errno == errno.ENOENT and error.path is not None and not source.exists(error.path)
 
 
 @contextmanager
-def unless_deleted(path: str) -> Iterator[None]:
+def unless_deleted(path: str, source: Source = files) -> Iterator[None]:
     """A context for reading a segment: if a writer deletes it meanwhile, skip the rest of it with a warning.
 
     Every reader that iterates over the segments of a partition uses it. A reader with a single answer, such as a
@@ -76,7 +78,7 @@ def unless_deleted(path: str) -> Iterator[None]:
     try:
         yield
     except LogStorageError as error:
-        if error.errno != errno.ENOENT or (error.path != path and files.exists(path)):
+        if error.errno != errno.ENOENT or (error.path != path and source.exists(path)):
             raise
         warn(f"{path}: the segment was deleted while it was read; its records are left out", path)
 

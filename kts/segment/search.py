@@ -29,7 +29,6 @@ from kts.segment.damage import header_scan
 from kts.segment.entries import at
 from kts.segment.rereading import warn
 from kts.segment.segment import Closed, Lookups, Segment, closed_times, int64
-from kts.store import files
 from kts.times import Time, doubt_of, milliseconds, time_unit
 
 if TYPE_CHECKING:
@@ -462,7 +461,7 @@ def largest_ms(segment: Segment, active: bool, rules: TimeRules = KAFKA_TIMES) -
         last, path = Lookups(segment).last_time(), segment.time_index_path
         if not active and last is not None:
             return last[0], False
-        if active or path is None or files.size_of(path):
+        if active or path is None or segment.source.size_of(path):
             first = segment.base_offset
             headers = _headers(segment, 0, closed=not active)
             found = greatest_in(headers, first, negative=rules.minus_one_means_none)
@@ -479,7 +478,7 @@ def max_so_far(segment: Segment, active: bool) -> int:
     path, last = segment.time_index_path, Lookups(segment).last_time()
     if last is not None and not active:
         return last[0]
-    if path is not None and not active and files.size_of(path) == 0:
+    if path is not None and not active and segment.source.size_of(path) == 0:
         return -1
     largest, start = last or (-1, 0)
     for batch in header_scan(segment, start, segment.base_offset, False, verify_crc=False, closed=not active):

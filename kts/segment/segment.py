@@ -22,10 +22,10 @@ from kts.segment.entries import FIRST_READ_BYTES, SLICE_BYTES, Batches, Slices, 
 from kts.segment.index_checksums import Sealed
 from kts.segment.names import REMOTE, parse_file_name, partition_of_file
 from kts.segment.rereading import warn
-from kts.store import files
 from kts.store.expanded import without_compression
 from kts.store.local import File
 from kts.store.protocol import Readable, ReadAhead, cut_at
+from kts.store.source import Source, files
 from kts.times import show_time
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ class Segment:
         The part that counts, where segments overlap: see ``overlaps``.
     shared : bool
         Other segments have some of its offsets, or some between them.
+    source : Source
+        Where its files lie.
     """
 
     path: str
@@ -107,6 +109,7 @@ class Segment:
     known_next_offset: int | None = field(default=None, compare=False)
     span: Span = Span()
     shared: bool = field(default=False, compare=False)
+    source: Source = field(default=files, compare=False)
 
     def __repr__(self) -> str:
         said = described(lambda: [f"size_bytes={self.size_bytes}", *ends_shown([self], "next_offset")])
@@ -125,17 +128,17 @@ class Segment:
     @property
     def size_bytes(self) -> int:
         """Length of the ``.log`` file now; of a part, where it ends."""
-        size = files.size_of(self.path, sound_part=self.sound_part)
+        size = self.source.size_of(self.path, sound_part=self.sound_part)
         return size if self.span.end is None else min(self.span.end, size)
 
     def open(self, ahead: tuple[int, int | None] | None = None) -> Readable:
-        """The ``.log`` file; for ``ahead`` see ``files.open_file``."""
-        return cut_at(self.span.end, files.open_file(self.path, ahead=ahead, sound_part=self.sound_part))
+        """The ``.log`` file; for ``ahead`` see ``Source.open_file``."""
+        return cut_at(self.span.end, self.source.open_file(self.path, ahead=ahead, sound_part=self.sound_part))
 
     @property
     def modified_ms(self) -> int:
         """Modification time of the ``.log`` file, ms since the epoch."""
-        return files.modified_ms(self.path)
+        return self.source.modified_ms(self.path)
 
     @property
     def time_index_path(self) -> str | None:
@@ -154,7 +157,7 @@ class Segment:
 
     def _beside(self, suffix: str) -> str | None:
         path = self.path_beside(suffix)
-        return path if path is not None and files.exists(path) else None
+        return path if path is not None and self.source.exists(path) else None
 
     def path_beside(self, suffix: str) -> str | None:
         """The path of a file beside the log; None if files there may belong to another one."""
@@ -185,7 +188,7 @@ class Segment:
         # Even an open index has only whole entries: any other length is damage.
         path = self.path_beside(suffix)
         try:
-            return b"" if path is None else files.read_index(path, entry_bytes)
+            return b"" if path is None else self.source.read_index(path, entry_bytes)
         except CorruptIndexError as error:
             warn(f"{path}: the index is not used, the log is read instead: {error.message}", path)
             return b""
@@ -350,17 +353,17 @@ def described(facts: Callable[[], list[str]]) -> str:
         return f"unreadable: {type(error).__name__}"
 
 
-def segment_of_file(path: str) -> Segment:
+def segment_of_file(path: str, source: Source = files) -> Segment:
     """A lone segment file with any name; topic and partition are guessed from its path."""
     topic, partition = partition_of_file(path)
     name = parse_file_name(without_compression(os.path.basename(path)))
     if name is not None and name.suffix == ".log":
-        return Segment(path, topic, partition, name.base_offset)
-    return Segment(path, topic, partition, _first_offset(path), indexed=False)
+        return Segment(path, topic, partition, name.base_offset, source=source)
+    return Segment(path, topic, partition, _first_offset(path, source), indexed=False, source=source)
 
 
-def _first_offset(path: str) -> int:
-    lone = Segment(path, "", 0, 0, indexed=False, sound_part=True)
+def _first_offset(path: str, source: Source) -> int:
+    lone = Segment(path, "", 0, 0, indexed=False, sound_part=True, source=source)
     for _, data in lone.slices(slice_bytes=2**16):
         try:
             entry = read_header(data)
@@ -478,7 +481,7 @@ class Lookups:
     def file(self) -> Readable:
         """The log; it caches the last bytes read, so that the next lookup need not read them again."""
         segment = self.segment
-        return cut_at(segment.span.end, files.open_reread(segment.path, sound_part=segment.sound_part))
+        return cut_at(segment.span.end, segment.source.open_reread(segment.path, sound_part=segment.sound_part))
 
     @cached_property
     def size(self) -> int:
@@ -632,7 +635,9 @@ class Lookups:
     def _is_followed_by(self, base_offset: int) -> bool:
         """False if a writer truncated the log meanwhile: it deletes the later segments first."""
         folder = os.path.dirname(self.segment.path) or "."
-        names = (parse_file_name(without_compression(entry.name)) for entry in files.list_directory(folder))
+        names = (
+            parse_file_name(without_compression(entry.name)) for entry in self.segment.source.list_directory(folder)
+        )
         return any(name is not None and name.base_offset == base_offset for name in names)
 
 
@@ -672,9 +677,8 @@ def closed_times(segments: Sequence[Segment], sealed: Sealing) -> Iterator[Close
 
 def _group(group: Sequence[Segment], followings: Sequence[int], sealed: Sealing) -> Iterator[Closed]:
     apart = [segment.remote or segment.is_part for segment in group]
-    local = iter(
-        files.read_small([one.path for one, is_apart in zip(group, apart, strict=True) if not is_apart], SMALL_BYTES)
-    )
+    whole = [one for one, is_apart in zip(group, apart, strict=True) if not is_apart]
+    local = iter(whole[0].source.read_small([one.path for one in whole], SMALL_BYTES) if whole else [])
     logs = [None if is_apart else next(local) for is_apart in apart]
     small = _small_times([data or b"" for data in logs])
 
@@ -695,7 +699,7 @@ def _group(group: Sequence[Segment], followings: Sequence[int], sealed: Sealing)
         lost = indexes.lost_end(following) if closing is None or indexes.points_beyond() else None
         return Closed(None, 0, lost) if closing is None else Closed(*closing, lost)
 
-    yield from files.side_by_side(closed, range(len(group)), group[0].path if group else "")
+    yield from group[0].source.side_by_side(closed, range(len(group)))
 
 
 def _small_times(logs: Sequence[bytes]) -> list[tuple[int, int] | None]:

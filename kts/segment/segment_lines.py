@@ -17,7 +17,8 @@ from typing import ClassVar
 
 from kts._codec import crc32c
 from kts.errors import LogStorageError
-from kts.store import files, publishing
+from kts.store import publishing
+from kts.store.source import Source, files
 
 Blocks = dict[tuple[str, int], str]  # the lines of each partition, without topic and partition
 
@@ -42,8 +43,9 @@ class SegmentLines:
     line_bytes: ClassVar[int]
     expected: ClassVar[str]
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, source: Source = files) -> None:
         self.path = os.path.join(directory, self.file)
+        self._source = source
         self.fault: str | None = None
         self._blocks: Blocks = {}
         self._changed = False
@@ -90,9 +92,9 @@ class SegmentLines:
     def _read(self) -> Blocks | str:
         """The lines by partition, or why the existing file is not usable."""
         try:
-            if not files.exists(self.path):
+            if not self._source.exists(self.path):
                 return {}
-            with files.open_file(self.path) as file:
+            with self._source.open_file(self.path) as file:
                 size = file.size()
                 count = sum(file.read(at, _PIECE_BYTES).count(b"\n") for at in range(0, size, _PIECE_BYTES))
                 if size > self.line_bytes * (count + 1):  # a file of zeros never fills memory

@@ -19,8 +19,9 @@ from kts._codec import crc32c
 from kts.errors import CorruptIndexError
 from kts.segment.names import parse_file_name
 from kts.segment.producers import EXPIRATION_MS, Producers, ProducerStateEntry
-from kts.store import files, local, publishing
+from kts.store import local, publishing
 from kts.store.protocol import DirectoryEntry
+from kts.store.source import Source, files
 
 Bytes = bytes | memoryview
 _HEAD = struct.Struct(">hIi")
@@ -49,7 +50,7 @@ def snapshot_bytes(producers: list[ProducerStateEntry]) -> bytes:
     return _HEAD.pack(1, crc32c(checked), len(producers)) + body
 
 
-def read_snapshot_entries(path: str) -> list[tuple[int, int, int, int, int, int, int, int]]:
+def read_snapshot_entries(path: str, source: Source = files) -> list[tuple[int, int, int, int, int, int, int, int]]:
     """The entries of a producer snapshot, fields as in the layout above.
 
     Raises
@@ -57,7 +58,7 @@ def read_snapshot_entries(path: str) -> list[tuple[int, int, int, int, int, int,
     CorruptIndexError
         Version, CRC or size is wrong.
     """
-    return snapshot_entries_of(files.read_bytes(path), path)
+    return snapshot_entries_of(source.read_bytes(path), path)
 
 
 def snapshot_entries_of(data: bytes, path: str) -> list[tuple[int, int, int, int, int, int, int, int]]:
@@ -90,10 +91,10 @@ class ProducerSnapshot(NamedTuple):
     open_transactions: dict[int, int]  # producer id -> first offset
 
 
-def read_snapshot(path: str) -> ProducerSnapshot:
+def read_snapshot(path: str, source: Source = files) -> ProducerSnapshot:
     """The open transactions of a producer snapshot; raises as ``read_snapshot_entries``."""
     name = parse_file_name(os.path.basename(path))
-    return ProducerSnapshot(name.base_offset if name else 0, open_transactions_of(files.read_bytes(path), path))
+    return ProducerSnapshot(name.base_offset if name else 0, open_transactions_of(source.read_bytes(path), path))
 
 
 # --- the snapshots of a directory -----------------------------------------------------------------

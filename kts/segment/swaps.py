@@ -14,6 +14,7 @@ from kts.segment.damage import next_offset
 from kts.segment.names import FileName, parse_file_name
 from kts.segment.segment import Segment
 from kts.store.expanded import without_compression
+from kts.store.source import Source, files
 
 
 class Swaps(NamedTuple):
@@ -75,12 +76,12 @@ def swaps_in(names: Mapping[str, FileName], next_offset: Callable[[str], int], *
     return Swaps(left_over, logs, covered)
 
 
-def end_of_swap(path: str, name: FileName) -> int:
+def end_of_swap(path: str, name: FileName, source: Source = files) -> int:
     """The offset after the last entry of a ``.log.swap`` file."""
-    return next_offset(Segment(path, "", 0, name.base_offset))
+    return next_offset(Segment(path, "", 0, name.base_offset, source=source))
 
 
-def live_logs(folder: str, names: Iterable[str]) -> dict[tuple[int, str], str]:
+def live_logs(folder: str, names: Iterable[str], source: Source = files) -> dict[tuple[int, str], str]:
     """The paths of the logs that count in a directory, by base offset and id in tiered storage.
 
     A ``.log.gz`` or ``.log.zst`` counts if its ``.log`` is not there.
@@ -101,7 +102,7 @@ def live_logs(folder: str, names: Iterable[str]) -> dict[tuple[int, str], str]:
     found = compressed | plain
     if is_moving:
         parsed = {one: name for one in names if (name := parse_file_name(one)) is not None}
-        swaps = swaps_in(parsed, lambda file: end_of_swap(folder + file, parsed[file]))
+        swaps = swaps_in(parsed, lambda file: end_of_swap(folder + file, parsed[file], source))
         for file in swaps.covered:
             found.pop((parsed[file].base_offset, ""), None)
         found |= {(parsed[file].base_offset, ""): folder + file for file in swaps.logs}

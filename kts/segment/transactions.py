@@ -23,22 +23,23 @@ from kts.segment.damage import header_scan, next_offset
 from kts.segment.entries import at, shallow_entries
 from kts.segment.names import parse_file_name
 from kts.segment.overlaps import Overlaps
+from kts.segment.partition import ListsSegments, ReadablePartition
 from kts.segment.producers import AbortedBatch
 from kts.segment.rereading import warn
 from kts.segment.segment import Lookups, Segment
 from kts.segment.snapshots import read_snapshot, snapshot_paths
 from kts.segment.swaps import live_logs
-from kts.store import addresses, files, publishing
+from kts.store import addresses, publishing
 from kts.store.expanded import without_compression
 from kts.store.local import WritableFile
 from kts.store.protocol import Readable
+from kts.store.source import Source, files
 from kts.times import show_time
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kts.segment.partition import ReadablePartition
 
 TXN_ENTRY = struct.Struct(">hqqqq")
 ABORT, COMMIT, UNKNOWN = 0, 1, -1
@@ -66,7 +67,7 @@ def txn_entries(data: bytes) -> list[tuple[int, int, int, int, int]]:
     return list(TXN_ENTRY.iter_unpack(data[: len(data) - len(data) % TXN_ENTRY.size]))
 
 
-def read_txn_index(path: str) -> list[AbortedTransaction]:
+def read_txn_index(path: str, source: Source = files) -> list[AbortedTransaction]:
     """The aborted transactions that end in a segment.
 
     Raises
@@ -74,7 +75,7 @@ def read_txn_index(path: str) -> list[AbortedTransaction]:
     CorruptIndexError
         Not whole entries of version 0 with sensible offsets.
     """
-    data = files.read_bytes(path)
+    data = source.read_bytes(path)
     if len(data) % TXN_ENTRY.size:
         raise CorruptIndexError(
             f"expected entries of {TXN_ENTRY.size} bytes, found {len(data) % TXN_ENTRY.size} bytes after the last one",
@@ -208,7 +209,7 @@ def listed_transactions(segment: Segment) -> list[AbortedTransaction] | None:
     if path is None:
         return None
     try:
-        listed = read_txn_index(path)
+        listed = read_txn_index(path, segment.source)
     except CorruptIndexError:
         return None
     with segment.open() as log:
@@ -279,12 +280,14 @@ def _following(segment: Segment) -> list[Segment]:
     """The later live segments in a segment's directory."""
     if parse_file_name(without_compression(os.path.basename(segment.path))) is None:
         return []
-    folder = os.path.dirname(addresses.absolute(segment.path))
-    paths = {entry.name: entry.path for entry in files.list_directory(folder)}  # of both tiers, for a log that has them
-    found = [
-        replace(segment, path=paths[os.path.basename(path)], base_offset=base, indexed=True)
-        for (base, _), path in sorted(live_logs(folder, paths).items())
-    ]
+    source = segment.source
+    if isinstance(source, ListsSegments):
+        there = [(one.base_offset, one.path, one.source) for one in source.listed()]
+    else:
+        folder = os.path.dirname(addresses.absolute(segment.path))
+        logs = live_logs(folder, source.names_in(folder), source)
+        there = [(base, path, source) for (base, _), path in sorted(logs.items())]
+    found = [replace(segment, path=path, base_offset=base, indexed=True, source=of) for base, path, of in there]
     if segment.shared:  # an earlier one may have what follows
         found = Overlaps(tell=False).removed(found)
     return [one for one in found if one.base_offset > segment.base_offset]
@@ -389,11 +392,11 @@ def unstable(log: ReadablePartition, *, skip_damage: bool = False, most_bytes: i
     """
     end = log_end_offset(log, skip_damage=skip_damage)
     start, still_open = log.log_start_offset, dict[int, int]()
-    for offset, path in snapshot_paths([] if log.lone else files.list_directory(log.path)):
+    for offset, path in snapshot_paths([] if log.lone else log.source.list_directory(log.path)):
         if offset > end:
             continue
         try:
-            snapshot = read_snapshot(path)
+            snapshot = read_snapshot(path, log.source)
         except CorruptIndexError:
             continue
         start, still_open = offset, dict(snapshot.open_transactions)

@@ -5,25 +5,24 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice
 from typing import TypeVar
 
 from kts.dataset.blocks import kept, kept_of_each
 from kts.dataset.options import TimeRange
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import NoPartitionsError, log_dirs_at, matching_topics, paths_of, select, tier_of
+from kts.dataset.paths import NoPartitionsError, log_dirs_at, matching_topics, paths_of, select
 from kts.dataset.plan import NO_END, SegmentRange, plan, plan_all, resolve_range
 from kts.errors import LogStorageError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
 from kts.offline.small_files import log_directories_of
-from kts.remote.buckets import Access, access_to
-from kts.remote.tiers import read_as_planned
 from kts.segment.names import INTERNAL_TOPICS
 from kts.segment.rereading import settled, warn
 from kts.segment.transactions import log_end_offset, unstable
 from kts.spark.options import Bound, Options
 from kts.store.addresses import absolute
+from kts.store.source import Source
 from kts.times import show_time
 
 TASK_BYTES = 64 << 20
@@ -40,13 +39,7 @@ class Task:
     ranges: tuple[SegmentRange, ...]
     within: TimeRange = TimeRange()
     logs: tuple[PartitionLog, ...] = ()  # instead of ranges, where whole partitions are checked
-    folders: tuple[str, ...] = ()  # log directories whose own files are checked
-    access: tuple[Access, ...] = field(init=False, compare=False, repr=False)  # to the buckets that it reads
-
-    def __post_init__(self) -> None:
-        own = access_to([*(part.path for part in self.ranges), *self.folders])
-        found = {one.root: one for one in (*own, *(each for log in self.logs for each in log.access))}
-        object.__setattr__(self, "access", tuple(found.values()))
+    folders: tuple[tuple[str, Source], ...] = ()  # log directories whose own files are checked
 
 
 @dataclass(frozen=True)
@@ -84,7 +77,7 @@ def plan_tasks(options: Options) -> list[Task]:
     check_named(options.start, logs)
     check_named(options.end, logs)
     if options.granularity == "finding":
-        folders = log_directories_of(dict.fromkeys(map(absolute, _existing(options))), logs)
+        folders = log_directories_of(dict.fromkeys(map(absolute, _existing(options))), logs, options.storage_options)
         return [Task((), folders=tuple(folders)), *whole_tasks(logs)]
 
     def planned() -> list[Task]:
@@ -147,17 +140,6 @@ def unmatched(options: Options) -> str:
     return f"option subscribePattern: no topic in {options.shown} matches {options.subscribe_pattern}"
 
 
-def reach(options: Options, task: Task) -> None:
-    """Let this process, an executor's, reach the buckets and the tiered storage of a task, as the driver does."""
-    for one in task.access:
-        one.use()
-    if options.remote is not None:
-        # The metadata topic, which only the driver must see, is read if a directory must be listed.
-        known = {name: value for name, value in (options.remote_options or {}).items() if name != "metadata"}
-        tier = tier_of(options.remote, known, options.storage_options)
-        read_as_planned(tier, lambda: _listed(_open(_existing(options), options)))
-
-
 def unseen(folder: str) -> LogStorageError:
     """The error of an executor that lacks a path of the driver."""
     return LogStorageError(
@@ -165,13 +147,6 @@ def unseen(folder: str) -> LogStorageError:
         " executor sees it under the same path, such as a shared mount",
         path=folder,
     )
-
-
-def _listed(opened: LogDirs) -> list[PartitionLog]:
-    logs = list(opened.values())
-    for log in logs:
-        log.segments  # noqa: B018 - makes their directories known
-    return logs
 
 
 def whole_tasks(logs: Sequence[PartitionLog]) -> list[Task]:
@@ -183,6 +158,7 @@ def _segment_tasks(ranges: Sequence[OffsetRange]) -> list[Task]:
     """Tasks of whole segments that overlap ranges of offsets, empty ones too; cut as tasks of ranges are."""
     found = list[tuple[SegmentRange, int]]()
     for one in ranges:
+        mine = list[SegmentRange]()
         segments, untimely = one.log.segments, _untimely(one)
         behind = NO_END if one.log.following_offset is None else one.log.following_offset
         ends = [segment.base_offset for segment in segments[1:]] + [behind] * bool(segments)
@@ -197,8 +173,10 @@ def _segment_tasks(ranges: Sequence[OffsetRange]) -> list[Task]:
             part = SegmentRange(
                 *whose, segment.span.start, size, segment.base_offset, end, following=end,
                 sound_part=int(segment.sound_part), indexed=int(segment.indexed), shared=int(segment.shared),
+                source=segment.source,
             )  # fmt: skip
-            found.append((part, size + FILE_BYTES))
+            mine.append(part)
+        found += [(part, part.end_position + FILE_BYTES) for part in one.log.taken(mine)]
     return [Task(tuple(group)) for group in _full(found)]
 
 
@@ -411,7 +389,7 @@ def tasks_of(ranges: Sequence[OffsetRange], options: Options) -> list[Task]:
                 one.log, parts, range_bytes=TASK_BYTES, isolation=options.scan.isolation, on_error=on_error
             )
             left = iter(kept_of_each(one.log, list(chain.from_iterable(found)), one.within))
-            yield from ((one, list(chain.from_iterable(islice(left, len(part))))) for part in found)
+            yield from ((one, one.log.taken(chain.from_iterable(islice(left, len(part))))) for part in found)
 
     tasks = list[Task]()
     for within, alike in groupby(planned(), key=lambda found: found[0].within):

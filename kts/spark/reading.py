@@ -21,10 +21,9 @@ from kts.dataset.plan import NO_END, SegmentRange, lost_end, opened
 from kts.dataset.reader import fitted, read_headers, read_range
 from kts.errors import InvalidTimestampError, KtsError, KtsWarning, LogStorageError
 from kts.model import TopicPartition
-from kts.spark.planning import reach, unseen
+from kts.spark.planning import unseen
 from kts.spark.reports import damage_rows, findings, segment_row
 from kts.spark.schema import arrow_schema, check_schema, split, to_spark
-from kts.store import files
 from kts.store.protocol import Readable
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ def read_task(task: Task, options: Options, schema: StructType) -> Iterator[pa.R
     """
     leave_imports()
     names = check_schema(schema, options)
-    reach(options, task)
     yield from fitted(_batches(task, names, arrow_schema(schema), options), options.scan.batch_bytes)
 
 
@@ -67,7 +65,6 @@ def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Opt
 
 def scanned(task: Task, names: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
     """The records of one task in the columns and types of ``kts.scan``; errors as for ``read_task``."""
-    reach(options, task)
     read = partial(_records, names=names, within=task.within, options=options)
     for _, batch in _of_ranges(task, options, read):
         yield batch
@@ -159,7 +156,7 @@ def _readable(part: SegmentRange, given: Readable | None, options: Options) -> t
         if error.errno != errno.ENOENT:
             raise _seen_from_here(error) from error
         folder = os.path.dirname(part.path)
-        if not files.exists(folder):
+        if not part.source.exists(folder):
             raise unseen(folder) from error
     if file is not None and size >= part.end_position:
         lost = None if options.fail_on_data_loss else lost_end(part)

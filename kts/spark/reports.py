@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from kts.compression import CODEC_NAMES
 from kts.dataset.options import TimeRange
 from kts.dataset.partition import PartitionLog
-from kts.dataset.paths import open_log_dirs
+from kts.dataset.paths import log_dirs_in
 from kts.dataset.plan import NO_END, SegmentRange
 from kts.dataset.reader import RangeReader
 from kts.errors import CorruptRecordError
@@ -23,8 +23,8 @@ from kts.offline.verify import apart, verify_partition
 from kts.segment.damage import header_scan
 from kts.segment.segment import Span, first_time
 from kts.spark.schema import DAMAGE_TYPES, FINDING_TYPES, SEGMENT_TYPES
-from kts.store import files
 from kts.store.protocol import Readable
+from kts.store.source import Source
 
 if TYPE_CHECKING:
     from kts.spark.options import Options
@@ -55,7 +55,7 @@ def segment_row(part: SegmentRange, file: Readable | None, *, skip_damage: bool)
     segment, found = part.segment, _Sums()
     if part.shared:  # a part of a file that overlaps another
         segment, file = replace(segment, span=Span(part.start_position, part.end_position)), None
-    damage = files.damage_of(part.path) if segment.sound_part else None
+    damage = part.source.damage_of(part.path) if segment.sound_part else None
     reason = None if damage is None else damage.message
     first_ms = None
     try:
@@ -78,9 +78,9 @@ def segment_row(part: SegmentRange, file: Readable | None, *, skip_damage: bool)
         "segment": part.base_offset,
         "path": part.path,
         "sizeInBytes": segment.size_bytes,
-        "offsetIndexSizeInBytes": _size(segment.offset_index_path),
-        "timeIndexSizeInBytes": _size(segment.time_index_path),
-        "modified": files.modified_ms(part.path),
+        "offsetIndexSizeInBytes": _size(segment.offset_index_path, part.source),
+        "timeIndexSizeInBytes": _size(segment.time_index_path, part.source),
+        "modified": part.source.modified_ms(part.path),
         "batches": found.batches,
         "records": found.records,
         "firstOffset": found.first_offset,
@@ -125,16 +125,16 @@ class _Sums:
             self.max_ms = greatest if self.max_ms is None else max(self.max_ms, greatest)
 
 
-def _size(path: str | None) -> int | None:
-    return None if path is None else files.size_of(path)
+def _size(path: str | None, source: Source) -> int | None:
+    return None if path is None else source.size_of(path)
 
 
-def findings(logs: Iterable[PartitionLog], folders: Iterable[str], deep: bool) -> pa.RecordBatch:
+def findings(logs: Iterable[PartitionLog], folders: Iterable[tuple[str, Source]], deep: bool) -> pa.RecordBatch:
     """What ``kts verify`` finds in partitions, and in the checkpoint files of log directories."""
     rows = list[dict[str, Any]]()
-    for folder in folders:
-        logs_there = open_log_dirs(folder).values()
-        for one in chain(verify_checkpoints(folder), verify_groups(logs_there)):
+    for folder, source in folders:
+        logs_there = log_dirs_in(folder, source).values()
+        for one in chain(verify_checkpoints(folder, source), verify_groups(logs_there)):
             rows.append({"topic": None, "partition": None, **vars(one)})
     for log in logs:
         for part in apart(log):

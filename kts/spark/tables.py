@@ -32,7 +32,8 @@ from kts.spark.planning import OffsetRange, Task, tasks_of, unseen
 from kts.spark.reading import scanned
 from kts.spark.schema import arrow_schema, split
 from kts.spark.shipping import ship
-from kts.store import addresses, files
+from kts.store import addresses
+from kts.store.source import files
 from kts.tables.folder import Aside, FolderTable, write_aside
 from kts.tables.iceberg import PROPERTIES, identifier_of
 from kts.tables.options import COMMIT_BYTES, SyncOptions

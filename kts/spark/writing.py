@@ -25,7 +25,8 @@ from kts.spark.options import KNOWN, UNIT_OPTION, Values, local_path, wrong
 from kts.spark.planning import unseen
 from kts.spark.schema import RECORD_TYPES, arrow_schema
 from kts.spark.shipping import ship
-from kts.store import addresses, files, local
+from kts.store import addresses, local
+from kts.store.source import files
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,7 +1,6 @@
-"""Which store has a path.
+"""Addresses: what a path means before anything is read.
 
-A path with a scheme (``s3://bucket/key``) belongs to a ``Store``, whose files are read, and put or removed whole. Every
-other path is a file of this machine.
+A path with a scheme (``s3://bucket/key``) is of a source that serves it. Every other path is of this machine.
 """
 
 from __future__ import annotations
@@ -15,19 +14,18 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from kts.errors import LogStorageError
-from kts.store.protocol import Store, WritableStore
 
 StorageOptions = Mapping[str, Any] | None  # how a user reaches a store
 RemoteOptions = Mapping[str, Any] | None  # what a user says of tiered storage
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)")
-_stores: dict[str, Callable[[str], Store]] = {}  # by scheme: what gives the store of a path
+_makers: dict[str, Callable[..., Any]] = {}  # by scheme: what makes the source of a path, given options
 _modules: list[str] = []  # those that serve schemes once they are loaded
 
 
-def serve_schemes(schemes: Iterable[str], store_of: Callable[[str], Store]) -> None:
-    """Let a function give the stores of paths with these schemes."""
-    _stores.update(dict.fromkeys(schemes, store_of))
+def serve_schemes(schemes: Iterable[str], maker: Callable[..., Any]) -> None:
+    """Let a function make the sources of paths with these schemes; it gets the path, and how its store is reached."""
+    _makers.update(dict.fromkeys(schemes, maker))
 
 
 def serve_from(module: str) -> None:
@@ -35,11 +33,11 @@ def serve_from(module: str) -> None:
     _modules.append(module)
 
 
-def _served() -> dict[str, Callable[[str], Store]]:
+def _served() -> dict[str, Callable[..., Any]]:
     """What serves the schemes, all of it loaded."""
     for module in _modules:
         import_module(module)
-    return _stores
+    return _makers
 
 
 def scheme_of(path: str) -> str | None:
@@ -50,28 +48,16 @@ def scheme_of(path: str) -> str | None:
     return None if found is None else found["scheme"].lower()
 
 
-def store_of(path: str) -> Store | None:
-    """The store that a path belongs to; None for a path of this machine."""
-    if "://" not in path:
-        return None
+def maker_of(path: str) -> Callable[..., Any] | None:
+    """What makes the source of a path; None for a path of this machine."""
     scheme = scheme_of(path)
     if scheme is None:
         return None
-    stores = _served()
-    if scheme not in stores:
+    makers = _served()
+    if scheme not in makers:
         message = f"{scheme}:// is not supported; expected a path or one of {', '.join(served())}"
         raise LogStorageError(message, path=path)
-    return stores[scheme](path)
-
-
-def writable_store_of(path: str) -> WritableStore | None:
-    """As ``store_of``; refuses a store that is only read."""
-    store = store_of(path)
-    if store is None or isinstance(store, WritableStore):
-        return store
-    raise LogStorageError(
-        f"{scheme_of(path)}:// is only read; write to a path or a bucket", path=path, errno=errno.EROFS
-    )
+    return makers[scheme]
 
 
 def served() -> list[str]:
@@ -119,3 +105,8 @@ def plain(path: str) -> str:
     if parts.netloc not in ("", "localhost"):
         raise LogStorageError(f"expected file:///path, found the host {parts.netloc}", path=path)
     return unquote(parts.path)
+
+
+def has_pattern(path: str) -> bool:
+    """Whether a path has characters of a pattern."""
+    return any(character in path for character in "*?[")

@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 from kts.arguments import INT32_MAX
 from kts.compression import expanded
 from kts.errors import CorruptRecordError, LogStorageError
-from kts.store.addresses import store_of
 from kts.store.local import PIECE_BYTES, File, WritableFile, nameless_file
-from kts.store.protocol import Readable
+from kts.store.protocol import Opener, Readable
 
-Identity = tuple[int, ...] | None  # as ``identity`` of ``files`` has it
+Identity = tuple[int, ...] | None  # as ``identity`` of a source has it
 _COMPRESSED = {".log.gz": "gzip", ".log.zst": "zstd"}
 LARGEST_LOG_BYTES = INT32_MAX  # Kafka opens no larger one
 _KEPT_EXPANSIONS, _KEPT_EXPANDED_BYTES = 64, 2**32
@@ -59,7 +58,7 @@ class _Expansion(NamedTuple):
 
 
 class ExpandedFile(File):
-    """A compressed log as the log that it holds; see ``open_file`` of ``files``.
+    """A compressed log as the log that it holds; see ``open_file`` of a source.
 
     Notes
     -----
@@ -67,9 +66,9 @@ class ExpandedFile(File):
     number in the file is believed: memory is bounded by the decompressor, and the disk by the largest size of a log.
     """
 
-    def __init__(self, path: str, identity: Identity, sound_part: bool) -> None:
+    def __init__(self, source: Opener, path: str, identity: Identity, sound_part: bool) -> None:
         self.path = path
-        self._expansion = _expansion(path, identity, with_file=True)
+        self._expansion = _expansion(source, path, identity, with_file=True)
         self._sound_part = sound_part
         if self._expansion.file is not None:
             self._fd = self._expansion.file.duplicate(path)
@@ -78,14 +77,14 @@ class ExpandedFile(File):
         return self._expansion.size(self.path, self._sound_part)
 
 
-def size_of(path: str, identity: Identity, sound_part: bool) -> int:
-    """The length of the log in a compressed one; see ``open_file`` of ``files``."""
-    return _expansion(path, identity).size(path, sound_part)
+def size_of(source: Opener, path: str, identity: Identity, sound_part: bool) -> int:
+    """The length of the log in a compressed one; see ``open_file`` of a source."""
+    return _expansion(source, path, identity).size(path, sound_part)
 
 
-def damage_of(path: str, identity: Identity) -> CorruptRecordError | None:
+def damage_of(source: Opener, path: str, identity: Identity) -> CorruptRecordError | None:
     """Why the rest of a compressed log cannot be read; None if it is sound."""
-    found = _expansion(path, identity)
+    found = _expansion(source, path, identity)
     if found.damage is None:
         return None
     return CorruptRecordError(found.damage, path=path, position=found.bytes)
@@ -106,19 +105,19 @@ class _RawReader(io.RawIOBase):
         return count
 
 
-_Key = tuple[int, str, Identity]  # of the process, path, identity
+_Key = tuple[int, Opener, str, Identity]  # of the process, source, path, identity
 _expansions: OrderedDict[_Key, _Expansion] = OrderedDict()
 _expanding: dict[_Key, threading.Lock] = {}
 atexit.register(_expansions.clear)  # later the system's functions are gone
 
 
-def _expansion(path: str, identity: Identity, *, with_file: bool = False) -> _Expansion:
+def _expansion(source: Opener, path: str, identity: Identity, *, with_file: bool = False) -> _Expansion:
     """What a compressed log holds, decompressed at the first use of this process and whenever it changed."""
-    key = os.getpid(), path, identity
+    key = os.getpid(), source, path, identity
     with _expanding.setdefault(key, threading.Lock()):
         found = _expansions.get(key)
         if found is None or (with_file and found.file is None):
-            found = _expand(path)
+            found = _expand(source, path)
         _expansions[key] = found
         _expansions.move_to_end(key)
     _forget_expansions()
@@ -135,11 +134,11 @@ def _forget_expansions() -> None:
                 _expansions[key] = one._replace(file=None)
 
 
-def _expand(path: str) -> _Expansion:
-    codec, store, size = compression_of_log(path) or "", store_of(path), 0
+def _expand(source: Opener, path: str) -> _Expansion:
+    codec, size = compression_of_log(path) or "", 0
     with (
-        File(path) if store is None else store.file(path, (0, None)) as source,
-        io.BufferedReader(_RawReader(source), PIECE_BYTES) as stream,
+        source.file(path, (0, None)) as compressed,
+        io.BufferedReader(_RawReader(compressed), PIECE_BYTES) as stream,
     ):
         file = nameless_file(path)
         try:

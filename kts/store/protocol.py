@@ -1,8 +1,7 @@
-"""What a file is for those who read it, and what a store of files does."""
+"""What a file is for those who read it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 Item = TypeVar("Item")
@@ -102,37 +101,11 @@ class Status(NamedTuple):
     is_directory: bool = False
 
 
-class Store(Protocol):
-    """Files that are not on this machine, such as the objects of a bucket. Every call raises LogStorageError.
-
-    A missing file has the errno ENOENT; one that was replaced while it was read, ESTALE.
-    """
+class Opener(Protocol):
+    """What opens a file."""
 
     def file(self, path: str, ahead: tuple[int, int | None] | None) -> Readable:
         """The file; ``ahead`` are bytes that will be read in order."""
-
-    def files(self, ranges: Sequence[ByteRange]) -> Iterator[Readable]:
-        """Files that are read one after another, each to the end of its range."""
-
-    def entries(self, path: str) -> Sequence[DirectoryEntry]:
-        """What lies in a directory now, in name order."""
-
-    def status(self, path: str) -> Status | None:
-        """Size and time of a file, perhaps as the last listing of its directory had them; None if there is none."""
-
-    def side_by_side(self, work: Callable[[Item], Result], items: Sequence[Item], path: str) -> Iterator[Result]:
-        """The results of work that waits for this store, in order; ``path`` is that of one of the files."""
-
-
-@runtime_checkable
-class WritableStore(Store, Protocol):
-    """A store in which files are put and removed, whole; every call raises LogStorageError."""
-
-    def put(self, path: str, pieces: Iterable[bytes]) -> None:
-        """Make or replace a file: readers see all of the new one, or what was there before."""
-
-    def remove(self, path: str) -> None:
-        """Delete a file; do nothing if there is none."""
 
 
 class _Cut:

@@ -12,18 +12,14 @@ from contextlib import contextmanager, suppress
 
 from kts.errors import LogStorageError
 from kts.store import local
-from kts.store.addresses import writable_store_of
-from kts.store.local import PIECE_BYTES, Bytes, File, WritableFile
+from kts.store.local import PIECE_BYTES, Bytes, WritableFile
 from kts.store.protocol import Readable
 
 
-def publish(path: str, data: Bytes) -> None:
+def publish(path: str, data: Bytes | Iterable[Bytes]) -> None:
     """Make or replace a file: the whole way."""
-    if (store := writable_store_of(path)) is not None:
-        store.put(path, [bytes(data)])
-        return
     with unfinished(path) as made:
-        write_synced(made, [data])
+        write_synced(made, [data] if isinstance(data, (bytes, bytearray, memoryview)) else data)
 
 
 @contextmanager
@@ -71,17 +67,6 @@ def sync_file(path: str) -> None:
     """Wait until a file that others wrote is on disk."""
     with WritableFile(path) as file:
         file.sync()
-
-
-def put(source: str, target: str) -> None:
-    """Give a finished file of this machine its place: it is renamed there, or uploaded whole and removed here."""
-    store = writable_store_of(target)
-    if store is None:
-        local.rename(source, target)
-        return
-    with File(source) as file:
-        store.put(target, pieces(file, 0, file.size()))
-    local.remove(source)
 
 
 def make_directories(parent: str, directories: Iterable[str]) -> None:

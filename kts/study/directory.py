@@ -66,7 +66,7 @@ def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount
     reached = -FAR_MS
     for segment, scans in by_segment(log):
         begun = len(parts)
-        with unless_deleted(segment.path):
+        with unless_deleted(segment.path, segment.source):
             file_ms = segment.modified_ms
             for headers in scans:
                 advance(int(int64(headers, "sizeInBytes").sum()))

@@ -27,7 +27,7 @@ from kts.proposals.comparing import Built, Continuing, OneSegment
 from kts.proposals.minute_map import MinuteMap, MinuteMapMode
 from kts.proposals.options import OptionLog
 from kts.segment.rebuild import IndexConfig, rebuild
-from kts.store import files
+from kts.store.source import files
 
 from . import logs
 from .rules import OPTIONS, TABLE

@@ -28,7 +28,8 @@ from kts.arguments import INT64_MAX
 from kts.dataset.increments import Offsets, to_json
 from kts.errors import LogStorageError
 from kts.segment.locks import FileLock
-from kts.store import addresses, files, local, publishing
+from kts.store import addresses, local, publishing
+from kts.store.source import files
 from kts.tables.rows import DAY, agreed_schema, check_types, types_of
 from kts.tables.state import (
     MOST_BYTES,

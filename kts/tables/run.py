@@ -504,7 +504,7 @@ class Run:
             return
         key = (name.topic, name.partition)
         options = replace(self.source.options, starting_offsets={key: begin}, ending_offsets={key: end})
-        for batch in scanning.records([log], options, deleted=lambda path: nullcontext()):
+        for batch in scanning.records([log], options, deleted=lambda path, source: nullcontext()):
             self._take(name, batch)
         self._reach(name, end)
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from kts.arguments import INT32_MAX
 from kts.errors import InvalidRecordError, LogStorageError
 from kts.segment.rereading import warn
-from kts.store import files
+from kts.store.source import source_of
 from kts.tables._values import AVRO_KINDS, KINDS, TAKES, AvroPlan, JsonPlan
 
 MOST_FIELDS = 10_000  # of a schema, each as often as references and names repeat it
@@ -949,7 +949,8 @@ def _ids_of_headers(headers: pa.Array, schemas: Schemas) -> tuple[np.ndarray, np
 def read_schema(path: str) -> str:
     """The text of a schema's file."""
     try:
-        return files.read_bytes(path).decode("utf-8")
+        source = source_of(path)
+        return source.read_bytes(path).decode("utf-8")
     except LogStorageError as error:
         if error.errno != errno.ENOENT:
             raise

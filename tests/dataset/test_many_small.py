@@ -22,8 +22,8 @@ from kts.dataset.options import TimeRange
 from kts.segment import checkpoints
 from kts.spark import planning
 from kts.spark.options import parse_options
-from kts.store import files
 from kts.store.local import File
+from kts.store.source import files
 
 ROWS = 5
 

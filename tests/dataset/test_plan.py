@@ -16,6 +16,7 @@ import kts
 from kts.dataset.plan import SegmentRange, plan, resolve_range
 from kts.dataset.reader import read_range
 from kts.segment.transactions import TXN_ENTRY
+from kts.store.source import Source
 
 PARTITIONS = golden_partitions()
 
@@ -106,7 +107,7 @@ def test_a_piece_says_what_it_is_in_plain_types(tmp_path: Path) -> None:
     assert isinstance(log, kts.PartitionLog)
     part = plan(log, 0, 2)[0]
     assert isinstance(part, SegmentRange)
-    assert all(isinstance(value, (str, int, tuple)) for value in vars(part).values())
+    assert all(isinstance(value, (str, int, tuple, Source)) for value in vars(part).values())
     shutil.rmtree(log.path)
     with pytest.raises(kts.LogStorageError):
         list(read_range(part))

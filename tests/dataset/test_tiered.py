@@ -13,6 +13,7 @@ from support.tiered import offsets, records, session
 import kts
 from kts.remote.metadata import MetadataTopic
 from kts.remote.tiers import objects_of
+from kts.store.source import files
 
 SESSIONS = tiered.names()
 
@@ -82,11 +83,11 @@ def test_the_store_alone_has_all_that_was_copied(name: str, with_metadata: bool)
 def test_partitions_of_which_another_broker_has_the_metadata_are_there(tmp_path: Path) -> None:
     one = session("aiven-s3").copy(tmp_path)
     whole = one.store_alone(metadata=one.data)
-    known = len(MetadataTopic([str(one.data)]).histories())
+    known = len(MetadataTopic([(str(one.data), files)]).histories())
     for folder in one.data.glob("__remote_log_metadata-*"):
         away = tmp_path / folder.name
         folder.rename(away)
-        if len(MetadataTopic([str(one.data)]).histories()) < known:
+        if len(MetadataTopic([(str(one.data), files)]).histories()) < known:
             break
         away.rename(folder)
     part = one.store_alone(metadata=one.data)

@@ -27,6 +27,7 @@ from kts.offline.copy import copy
 from kts.offline.verify import verify
 from kts.segment.names import CLEAN_SHUTDOWN
 from kts.store import publishing
+from kts.store.source import Machine
 
 # --- equal ----------------------------------------------------------------------------------------
 
@@ -180,10 +181,10 @@ def test_segments_that_retention_deleted_stay_and_those_that_compaction_joined_a
 SLOW_COPY = """
 import sys, time
 from kts.cli.app import cli
-from kts.store import publishing
+from kts.store.source import Machine
 
-put = publishing.put
-publishing.put = lambda *given: (time.sleep(0.01), put(*given))
+take = Machine.take
+Machine.take = lambda *given: (time.sleep(0.01), take(*given))
 cli(["copy", *sys.argv[1:]])
 """
 
@@ -214,7 +215,7 @@ def test_after_a_failure_of_the_disk_at_any_step_the_copy_goes_on(
 ) -> None:
     source = write(tmp_path / "source", 8)
     expected = records(source)
-    put, publish = publishing.put, publishing.publish
+    take, publish = Machine.take, publishing.publish
     for failing in range(40):
         target = tmp_path / str(failing)
         calls = iter(range(1000))
@@ -222,13 +223,13 @@ def test_after_a_failure_of_the_disk_at_any_step_the_copy_goes_on(
         def fails(call: Any, failing: int = failing, calls: Any = calls) -> Any:
             def made(*given: Any) -> None:
                 if next(calls) == failing:
-                    raise kts.LogStorageError("no room", path=str(given[0]), errno=28)
+                    raise kts.LogStorageError("no room", path=str(given[-1]), errno=28)
                 call(*given)
 
             return made
 
         with monkeypatch.context() as patched:
-            patched.setattr(publishing, "put", fails(put))
+            patched.setattr(Machine, "take", fails(take))
             patched.setattr(publishing, "publish", fails(publish))
             try:
                 copy(source, target)
@@ -248,19 +249,19 @@ def test_a_copy_of_another_source_that_ends_anywhere_is_undone_by_the_next_one_o
     """Both have the same names and sizes: no log stays beside the indexes of the other."""
     first, second = write(tmp_path / "first", 8), write(tmp_path / "second", 8, start_ms=T + 10**6)
     assert [path.stat().st_size for path in logs(first)] == [path.stat().st_size for path in logs(second)]
-    put = publishing.put
+    take = Machine.take
     for failing in range(40):
         target, calls = tmp_path / str(failing), iter(range(1000))
 
-        def fails(path: str, place: str, failing: int = failing, calls: Any = calls) -> None:
+        def fails(machine: Machine, path: str, place: str, failing: int = failing, calls: Any = calls) -> None:
             if next(calls) == failing:
                 raise kts.LogStorageError("no room", path=path, errno=28)
-            put(path, place)
+            take(machine, path, place)
 
         copy(first, target)
         before = {path.name: path.read_bytes() for path in logs(target)}
         with monkeypatch.context() as patched:
-            patched.setattr(publishing, "put", fails)
+            patched.setattr(Machine, "take", fails)
             try:
                 copy(second, target)
             except kts.LogStorageError:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support import TESTS
+from support.buckets.doors import files
 from support.buckets.proxy import Answer, Asked
 from support.buckets.s3 import TestBucket
 from support.golden import PATIENCE_S
@@ -21,7 +22,6 @@ from support.waiting import wait_until
 import kts
 from kts.offline.copy import CopyRange, copy, copy_partitions
 from kts.offline.verify import verify
-from kts.store import files, publishing
 
 pytestmark = pytest.mark.slow  # a real server
 
@@ -122,7 +122,7 @@ def test_a_copy_of_another_source_of_the_same_sizes_is_replaced_whole(bucket: Te
             assert files.read_bytes(f"{target}/t-0/{path.name}") == path.read_bytes()
     time.sleep(1.1)  # a bucket's times are whole seconds
     index = logs(second)[0].with_suffix(".timeindex")
-    publishing.publish(f"{target}/t-0/{index.name}", b"")  # a copy puts it first, and is stopped
+    files.put(f"{target}/t-0/{index.name}", [b""])  # a copy puts it first, and is stopped
     assert states(copy(second, target)) == ["copied"] + ["equal"] * (len(logs(second)) - 1)
     assert files.read_bytes(f"{target}/t-0/{index.name}") == index.read_bytes() != b""
 

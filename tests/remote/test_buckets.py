@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
@@ -12,8 +14,10 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from support import TESTS
+from support.buckets.doors import files, reach
 from support.buckets.proxy import Answer, Asked, Proxy
 from support.buckets.s3 import TestBucket
+from support.golden import PATIENCE_S
 
 import kts
 from kts.broker.broker import Broker
@@ -21,7 +25,7 @@ from kts.cli import main
 from kts.offline.truncate import truncate_in_place
 from kts.remote import buckets
 from kts.replica.topic_copy import TopicCopy
-from kts.store import files, local, publishing
+from kts.store import local
 from kts.store.local import WritableFile
 
 pytestmark = pytest.mark.slow  # a real server
@@ -49,12 +53,15 @@ def test_a_listing_answers_for_the_names_sizes_and_times_of_its_files(bucket: Te
 def test_a_caller_that_names_a_path_sees_all_below_it_as_it_is_now(bucket: TestBucket, by_options: bool) -> None:
     given = bucket.options if by_options else None
     bucket.put("logs/orders-0/00000000000000000000.log", b"")
-    folder = buckets.reached(f"{bucket.address}/logs", given)
+    folder = f"{bucket.address}/logs"
+    there = buckets.bucket_of(folder, given)
+    there.refresh()
     assert files.names_in(f"{folder}/orders-0") == ["00000000000000000000.log"]
     bucket.put("logs/orders-0/00000000000000000007.txnindex", b"x")
     later = f"{folder}/orders-0/00000000000000000007.txnindex"
     assert not files.exists(later)  # as the listing has it
-    assert buckets.reached(f"{bucket.address}/logs", given) == folder
+    assert buckets.bucket_of(folder, given) is there
+    assert kts.open(folder, storage_options=given)
     assert files.exists(later) and files.size_of(later) == 1
 
 
@@ -68,7 +75,7 @@ def test_names_that_told_that_there_is_a_directory_answer_once_for_what_is_in_it
     assert files.names_in(folder) == ["a", "b"]
     bucket.forget()
     assert files.exists(folder)
-    publishing.publish(f"{folder}/c", b"c")
+    files.put(f"{folder}/c", [b"c"])
     assert files.names_in(folder) == ["a", "b", "c"]
 
 
@@ -122,7 +129,7 @@ def test_readers_with_other_options_that_are_drained_by_turns_do_not_mix(
     with Proxy(bucket.proxy.behind) as other:
         ways = [bucket.options, bucket.options | {"endpoint_override": other.endpoint}]
         logs = [kts.open_partition(folder, storage_options=way) for way in ways]
-        assert [log.path for log in logs] == [folder, folder.replace(bucket.address, f"{bucket.address};2")]
+        assert [log.path for log in logs] == [folder, folder]
         readers = [log.scan(batch_bytes=1 << 14) for log in logs]
         found: list[list[pa.RecordBatch]] = [[], []]
         for turn in zip_longest(*readers):
@@ -137,8 +144,8 @@ def test_readers_with_other_options_that_are_drained_by_turns_do_not_mix(
         assert logs[0].scan().read_all() == logs[2].scan().read_all() == expected and logs[2].path == logs[0].path
     monkeypatch.setattr(buckets, "_buckets", {})  # as in another process
     log = pickle.loads(pickle.dumps(logs[0]))
-    assert log.access == (buckets.Access(bucket.address, ways[0]),)
-    log.access[0].use()
+    assert log.source is not logs[0].source and log.source.options == ways[0]
+    assert bucket.options["secret_key"] not in repr(log.source)
     assert log.scan().read_all() == expected
 
 
@@ -150,7 +157,26 @@ def test_options_that_gave_no_access_keep_no_address(bucket: TestBucket) -> None
         with pytest.raises(kts.LogStorageError, match="check the address"):
             kts.open_partition(folder, storage_options=bad)
     after = kts.open_partition(folder, storage_options=bucket.options)
-    assert (plain, after.path) == (folder, folder.replace(bucket.address, f"{bucket.address};2"))
+    assert plain == after.path == folder and after.log_end_offset
+    assert kts.open_partition(folder).source is not after.source
+
+
+FORK = """
+import os, sys, kts
+log = kts.open_partition(sys.argv[1])
+before = log.scan().read_all()
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+os._exit(0 if log.scan().read_all() == before and len(before) else 3)
+"""
+
+
+def test_a_forked_process_reads_by_threads_of_its_own(bucket: TestBucket) -> None:
+    """Costs a start of Python; buys that no child waits for what the parent's threads would do."""
+    folder = bucket.put_folder(TESTS / "data/golden/demo/orders/orders-0", "orders-0")
+    done = subprocess.run([sys.executable, "-c", FORK, folder], timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0
 
 
 def test_a_refused_key_is_an_error_with_address_reason_and_what_to_set(
@@ -167,7 +193,7 @@ def test_a_refused_key_is_an_error_with_address_reason_and_what_to_set(
 
 
 def test_a_server_that_only_fails_is_an_error_after_its_attempts(bucket: TestBucket) -> None:
-    path = buckets.reached(bucket.put("x", b"x"), bucket.options | {"max_attempts": 2})
+    reach(path := bucket.put("x", b"x"), bucket.options | {"max_attempts": 2})
 
     def fail(asked: Asked, answer: Answer) -> Answer:
         return Answer(503, [("Content-Type", "application/xml")], b"<Error><Code>SlowDown</Code></Error>")

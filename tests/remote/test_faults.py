@@ -12,6 +12,7 @@ from itertools import count
 
 import pytest
 from support import TESTS
+from support.buckets.doors import files, reach, refresh
 from support.buckets.proxy import Answer, Asked, Change, Proxy
 from support.buckets.s3 import TestBucket
 from support.golden import PATIENCE_S
@@ -20,7 +21,6 @@ import kts
 from kts.offline.verify import verify
 from kts.remote import buckets
 from kts.remote.threads import Limit
-from kts.store import files
 
 pytestmark = pytest.mark.slow  # a real server
 CLICKS = TESTS / "data/golden/demo/clicks"
@@ -32,7 +32,7 @@ def clicks(bucket: TestBucket) -> Iterator[str]:
     """A log directory in a bucket that gives up soon."""
     there = bucket.put_folder(CLICKS, "clicks")
     options = {"endpoint_override": bucket.proxy.endpoint, "max_attempts": 1, "time_limit": 20}
-    buckets.Access(buckets.root_of(there), options).use()
+    reach(there, options)
     yield there
     bucket.forget()
 
@@ -138,7 +138,7 @@ def test_an_object_that_changes_between_its_listing_and_its_opening_gives_no_mix
     ]
     for change in changes:
         bucket.put(f"clicks/clicks-0/{log.name}", log.read_bytes())
-        buckets.reached(clicks, None)
+        refresh(clicks)
         done: list[object] = []
         bucket.proxy.before = lambda asked, change=change, done=done: (  # type: ignore[misc]
             done.append(change()) if asked.name == log.name and not done else None

@@ -10,6 +10,7 @@ from support.tiered import session
 
 from kts.remote.layouts import AIVEN, AUTO, LOCAL, Root, objects_in, place_of, places, stem_of
 from kts.remote.metadata import COPY_FINISHED, Copy, MetadataTopic, PartitionId
+from kts.store.source import files
 
 ID = "-_aaaaaaaaaaaaaaaaaaaa"  # a dash in front, which Kafka avoids for its own
 
@@ -62,7 +63,7 @@ def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_objects_are_found_by_what_the_plugin_noted_whatever_prefix_is_given(given: str) -> None:
     one = session("aiven-prefix")
     root = Root.of(f"{one.store}/{given}")
-    histories = MetadataTopic([str(one.data)]).histories()
+    histories = MetadataTopic([(str(one.data), files)]).histories()
     for history in histories.values():
         for copy in history.in_state(1):
             assert Path(stem_of(root, copy, AIVEN) + ".rsm-manifest").exists()

@@ -23,6 +23,7 @@ from kts.remote.metadata import (
     PartitionId,
     read_event,
 )
+from kts.store.source import files
 
 OF = PartitionId("ct", "wn2IAAAAAAAAAAAAAAAAAA", 0)
 
@@ -32,7 +33,7 @@ def copy(start: int, end: int, name: str = "a", state: int = COPY_STARTED, epoch
 
 
 def states(name: str, topic: str) -> list[list[int]]:
-    histories = MetadataTopic([str(session(name).data)]).histories()
+    histories = MetadataTopic([(str(session(name).data), files)]).histories()
     found = [[one.state for one in history.copies.values()] for of, history in histories.items() if of.topic == topic]
     return sorted(sorted(one) for one in found)
 
@@ -48,7 +49,7 @@ def test_fields_are_those_of_the_manifest() -> None:
     from kts.remote.manifests import read_manifest
 
     one = session("aiven-prefix")
-    histories = MetadataTopic([str(one.data)]).histories()
+    histories = MetadataTopic([(str(one.data), files)]).histories()
     copies = {each.segment_id: each for history in histories.values() for each in history.copies.values()}
     manifests = sorted(one.store.rglob("*.rsm-manifest"))
     assert manifests
@@ -112,18 +113,18 @@ def test_of_two_replicas_that_with_the_latest_epoch_and_the_highest_end_is_read(
     for folder in ("a", "b"):
         for source in one.data.glob("__remote_log_metadata-*"):
             shutil.copytree(source, tmp_path / folder / source.name)
-    whole = MetadataTopic([str(tmp_path / "a")]).histories()
+    whole = MetadataTopic([(str(tmp_path / "a"), files)]).histories()
     log = max((tmp_path / "b").rglob("*.log"), key=lambda path: path.stat().st_size)
     data = log.read_bytes()
     log.write_bytes(data[: kts.scan_batches(data)["position"][1].as_py()])
-    behind = MetadataTopic([str(tmp_path / "b")]).histories()
+    behind = MetadataTopic([(str(tmp_path / "b"), files)]).histories()
 
     def copies(histories: object) -> object:
         return {of: history.copies for of, history in histories.items()}  # type: ignore[attr-defined]
 
     assert copies(behind) != copies(whole)
     for order in ("ab", "ba"):
-        topic = MetadataTopic([str(tmp_path / folder) for folder in order])
+        topic = MetadataTopic([(str(tmp_path / folder), files) for folder in order])
         (log.parent / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
         assert copies(topic.histories()) == copies(whole)
         (log.parent / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n9 1\n")  # it was the leader later
@@ -175,7 +176,7 @@ def test_a_damaged_metadata_partition_is_an_error_with_its_place(tmp_path: Path)
     for source in one.data.glob("__remote_log_metadata-*"):
         shutil.copytree(source, tmp_path / source.name)
     log = next(path for path in sorted(tmp_path.rglob("*.log")) if path.stat().st_size)
-    topic = MetadataTopic([str(tmp_path)])
+    topic = MetadataTopic([(str(tmp_path), files)])
     assert topic.histories()
     changed = bytearray(log.read_bytes())
     changed[80] ^= 1

@@ -8,13 +8,13 @@ import threading
 from itertools import count
 
 import pytest
+from support.buckets.doors import files
 from support.buckets.proxy import Answer, Asked
 from support.buckets.s3 import TestBucket
 from support.golden import PATIENCE_S
 
 from kts.errors import LogStorageError
 from kts.remote import objects
-from kts.store import files
 from kts.store.protocol import ByteRange, ReadAhead
 
 pytestmark = pytest.mark.slow  # a real server

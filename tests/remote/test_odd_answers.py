@@ -13,12 +13,12 @@ import requests
 from moto.backends import get_backend
 from moto.server import ThreadedMotoServer
 from support import TESTS
+from support.buckets.doors import files, reach, refresh
 from support.buckets.gateway import KEY, REGION, SECRET, free_port
 from support.buckets.proxy import Answer, Asked, Proxy
 
 import kts
 from kts.remote import buckets
-from kts.store import files
 
 pytestmark = pytest.mark.slow  # a real server
 CLICKS = TESTS / "data/golden/demo/clicks"
@@ -43,7 +43,7 @@ def client(server: Proxy) -> Iterator[object]:
     requests.post(f"http://127.0.0.1:{server.behind}/moto-api/reset", timeout=60)
     made.create_bucket(Bucket="odd")
     options = {"access_key": KEY, "secret_key": SECRET, "region": REGION, "endpoint_override": server.endpoint}
-    buckets.Access("s3://odd", options | {"max_attempts": 2}).use()
+    reach("s3://odd", options | {"max_attempts": 2})
     yield made
     server.forget()
     buckets._buckets.pop("s3://odd", None)
@@ -60,7 +60,7 @@ def test_markers_of_folders_and_objects_of_their_names_change_nothing(client: ob
     put_clicks(client)
     for key in ("clicks/", "clicks/clicks-0/", "clicks", "clicks/clicks-0"):
         client.put_object(Bucket="odd", Key=key, Body=b"")  # type: ignore[attr-defined]
-    buckets.reached("s3://odd/clicks", None)
+    refresh("s3://odd/clicks")
     assert kts.scan("s3://odd/clicks").read_all() == kts.scan(CLICKS).read_all()
 
 
@@ -109,7 +109,7 @@ def test_a_list_without_end_is_an_error_after_the_limit(client: object, server: 
         pages.append(re.sub(rb"<IsTruncated>.*?</IsTruncated>", more, answer.body))
         return Answer(200, [("Content-Type", "application/xml")], pages[0]) if asked.lists else None
 
-    buckets.Access("s3://odd", buckets.bucket_of("s3://odd").options | {"time_limit": 0.3}).use()
+    reach("s3://odd", buckets.bucket_of("s3://odd").options | {"time_limit": 0.3})
     server.change = change
     with pytest.raises(kts.LogStorageError, match=r"no answer within 0\.3 s"):
         files.names_in("s3://odd/many")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.buckets.checks import CHECKS
+from support.buckets.doors import files, reach
 from support.buckets.emulators import Emulator, azure, google
 from support.buckets.proxy import Answer, Proxy
 from support.golden import PATIENCE_S
@@ -17,7 +18,6 @@ from support.golden import PATIENCE_S
 import kts
 from kts.remote import buckets
 from kts.remote.threads import Limit
-from kts.store import files
 
 pytestmark = pytest.mark.slow  # real servers
 
@@ -44,7 +44,7 @@ def test_a_service_that_is_too_slow_is_an_error_after_the_limit(
     with Proxy(int(found[1])) as proxy:
         options = {name: f"127.0.0.1:{proxy.port}" if value == found[0] else value
                    for name, value in store.options.items()}  # fmt: skip
-        buckets.Access(buckets.root_of(path), options).use()
+        reach(path, options)
         with files.open_file(path) if store.address.startswith("abfss") else nullcontext() as file:
             monkeypatch.setattr(buckets.bucket_of(path), "_limit", Limit(0.5))  # a busy machine opens it later
             proxy.change = lambda asked, answer: Answer(answer.status, answer.headers, answer.body, pause_s=0.1)
@@ -67,7 +67,7 @@ def test_a_directory_of_a_hierarchical_namespace_is_listed_once(store: Emulator)
             with store.files.open_output_stream(f"bkt/{name}", metadata={"hdi_isfolder": "true"}) as out:
                 out.write(b"")
     store.put("hns/orders-0/00000000000000000000.log", b"")
-    buckets.Access(buckets.root_of(store.address), store.options).use()
+    reach(store.address, store.options)
     found = files.list_directory(f"{store.address}/hns")
     assert [(one.name, one.is_dir()) for one in found] == [("orders-0", True)]
     assert files.directory_exists(f"{store.address}/hns")

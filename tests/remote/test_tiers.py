@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import pickle
 import shutil
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from kts.model import uuid_bytes
 from kts.offline.copy import copy
 from kts.offline.verify import verify_partition
 from kts.remote.tiers import is_cut, objects_of
-from kts.store import files
+from kts.store.source import source_of
 
 
 @pytest.mark.parametrize("name", names())
@@ -39,7 +41,7 @@ def test_files_are_those_that_the_broker_had(name: str) -> None:
             sums = one.facts(f"{topic}-{number}")["rolledBefore"]
             for suffix in (".log", ".index", ".timeindex", ".txnindex"):
                 if (known := sums.get(f"{segment.base_offset:020d}{suffix}")) is not None:
-                    data = files.read_bytes(segment.path.removesuffix(".log") + suffix)
+                    data = segment.source.read_bytes(segment.path.removesuffix(".log") + suffix)
                     assert [len(data), hashlib.sha256(data).hexdigest()] == known, (segment.path, suffix)
                     checked += 1
     assert checked or name == "local-leaders"
@@ -47,14 +49,14 @@ def test_files_are_those_that_the_broker_had(name: str) -> None:
 
 def test_the_snapshot_of_the_last_segment_has_the_offset_after_it() -> None:
     log = session("aiven-zstd-encrypted").store_alone(metadata=session("aiven-zstd-encrypted").data)["txn", 0]
-    snapshots = [one.path for one in files.list_directory(log.path) if one.name.endswith(".snapshot")]
+    snapshots = [one.path for one in log.source.list_directory(log.path) if one.name.endswith(".snapshot")]
     assert [Path(one).name[:20] for one in snapshots] == [f"{log.log_end_offset:020d}"]
-    assert files.read_bytes(snapshots[0])[:2] == b"\0\1"
+    assert log.source.read_bytes(snapshots[0])[:2] == b"\0\1"
 
 
 def test_files_that_are_not_there_are_missing() -> None:
     log = session("aiven-plain").log("ct-0")
-    path = log.segments[0].path
+    path, files = log.segments[0].path, log.source if log.remote_alone else log.segments[0].source
     for wrong in (path.replace(".log", ".txnindex"), f"{path}.x", path[:-30] + "x", "tier+file:///a/b/c.log"):
         assert not files.exists(wrong)
         with pytest.raises(LogStorageError, match="no such file"):
@@ -276,7 +278,7 @@ def test_another_process_misses_the_end_that_a_copy_had_when_it_was_planned(tmp_
     path.write_bytes(path.read_bytes()[: batches["position"][-1].as_py()])
     path.with_suffix(".index").unlink()
     path.with_suffix(".timeindex").unlink()
-    del log
+    [part] = pickle.loads(pickle.dumps(log.taken([part])))
     with pytest.raises(CorruptRecordError, match=f"expected {part.end_position} bytes in tiered storage, found"):
         list(read_range(part))
     with pytest.warns(DamageWarning, match="the end of the copy is missing"):
@@ -493,17 +495,24 @@ def test_a_live_directory_is_seen_as_it_is_now(tmp_path: Path) -> None:
     assert records(log) == one.expected("ct-0")
 
 
-def test_a_plan_whose_partition_is_closed_gives_no_aborted_records(tmp_path: Path) -> None:
-    """The ends of transactions are in later segments, which only an open partition knows."""
+def test_a_plan_gives_no_aborted_records_when_its_partition_is_closed_or_in_another_process(tmp_path: Path) -> None:
+    """The ends of transactions are in later segments. An address alone does not lead to them, which is an error."""
     one = session("local").copy(tmp_path)
     for path in one.store.rglob("*.txnindex"):
         path.unlink()
     log = one.log("txn-0")
     parts = plan(log, 0, log.log_end_offset, isolation="read_committed")
+    pickled = pickle.dumps(log.taken(parts))
     del log
     gc.collect()
+    for planned in (parts, pickle.loads(pickled)):
+        found = [
+            rows["offset"].to_pylist() for part in planned for rows in read_range(part, isolation="read_committed")
+        ]
+        assert [offset for rows in found for offset in rows] == one.facts("txn-0")["readCommittedOffsets"]
+    alone = [replace(part, source=source_of(part.path)) for part in parts]
     with pytest.raises(LogStorageError, match="expected an open partition, found none in this process"):
-        for part in parts:
+        for part in alone:
             list(read_range(part, isolation="read_committed"))
 
 

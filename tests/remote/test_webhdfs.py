@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 import pytest
 from fsspec.implementations.webhdfs import WebHDFS
 from support.buckets.checks import CHECKS
+from support.buckets.doors import files, reach
 from support.buckets.emulators import Emulator, hadoop
 from support.buckets.proxy import Answer, Asked, Proxy
 
 import kts
 from kts.remote import buckets
 from kts.remote.threads import Limit
-from kts.store import files
 
 pytestmark = pytest.mark.slow  # Hadoop: ten seconds
 
@@ -44,7 +44,7 @@ class Between(NamedTuple):
     def address(self, key: str, **options: Any) -> str:
         address = f"webhdfs://127.0.0.1:{self.names.port}/bkt/{key}"
         through = {"data_proxy": {f":{self.store.data_port}/": f":{self.data.port}/"}, "max_attempts": 3}
-        buckets.Access(buckets.root_of(address), self.store.options | through | options).use()
+        reach(address, self.store.options | through | options)
         return address
 
 

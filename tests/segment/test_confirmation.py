@@ -13,8 +13,9 @@ from support.reference import reference
 import kts
 from kts._timeindex import OffsetIndex, TimeIndex
 from kts.segment.confirmation import confirmed_place, confirmed_time
-from kts.store import files, local
+from kts.store import local
 from kts.store.local import File, RereadFile
+from kts.store.source import files
 
 LOGS = golden_logs()
 

@@ -13,7 +13,7 @@ import pytest
 
 from kts.errors import LogLockedError
 from kts.segment.locks import FileLock, new_in_children
-from kts.store import files
+from kts.store.source import files
 
 OTHER = """
 import sys

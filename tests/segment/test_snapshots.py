@@ -13,7 +13,7 @@ from kts._codec import crc32c
 from kts.errors import CorruptIndexError
 from kts.segment.producers import ProducerStateEntry, Sent
 from kts.segment.snapshots import Snapshots, read_snapshot, read_snapshot_entries, snapshot_bytes, snapshot_paths
-from kts.store import files
+from kts.store.source import files
 
 TRANSACTIONS = data_root() / "golden" / "3.9.2" / "txn-none"
 

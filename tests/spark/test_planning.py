@@ -21,11 +21,12 @@ from support.sets.partitions import flip
 import kts
 from kts.dataset.reader import read_range
 from kts.errors import UnknownTopicOrPartitionError
-from kts.remote.buckets import Access
+from kts.remote import buckets
 from kts.spark import planning
 from kts.spark.options import Options, parse_options
 from kts.spark.planning import Task, plan_tasks
 from kts.store.local import File
+from kts.store.source import Source
 
 SEGMENTS, RECORDS = 3, 60_000
 
@@ -110,7 +111,7 @@ def test_tasks_hold_nothing_but_small_plain_values(big: Path) -> None:
         assert len(pickle.dumps(task)) < 2000
         for part in task.ranges:
             assert os.path.isabs(part.path)
-            assert all(isinstance(value, (str, int, tuple)) for value in vars(part).values())
+            assert all(isinstance(value, (str, int, tuple, Source)) for value in vars(part).values())
 
 
 @pytest.mark.parametrize(("most", "least"), [(7000, None), (None, 25), (7000, 40), (50_000, 2)])
@@ -250,7 +251,11 @@ def test_a_task_has_access_to_the_buckets_that_it_reads_and_to_no_other(
     there = bucket.put_folder(golden("demo", "orders").path, "orders")
     bucket.forget()
     kts.open(there, storage_options=bucket.options)
-    for path, access in ((there, [Access(bucket.address, bucket.options)]), (big, [])):
-        tasks = pickle.loads(pickle.dumps(plan_tasks(options(path, granularity=granularity))))
-        assert tasks and all([*task.access] == access for task in tasks)
+    for path, options_of in ((there, [bucket.options]), (big, [])):
+        pickled = pickle.dumps(plan_tasks(options(path, granularity=granularity)))
+        assert (bucket.options["secret_key"].encode() in pickled) == bool(options_of)
+        buckets._buckets.pop(bucket.address, None)  # as in another process
+        tasks = pickle.loads(pickled)
+        assert [one.options for one in buckets._buckets.get(bucket.address, [])] == options_of
+        assert tasks and all(task.ranges or task.logs or task.folders for task in tasks)
         assert bucket.options["secret_key"] not in repr(tasks)  # which Spark may print

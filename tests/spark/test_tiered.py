@@ -12,7 +12,6 @@ from support.tiered import session
 import kts.spark
 from kts.dataset.reader import read_range
 from kts.spark.options import STREAM, parse_options
-from kts.spark.planning import Task, reach
 from kts.spark.streaming import Stream
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ def test_a_stream_goes_through_both_tiers_as_one_log() -> None:
     one = session("aiven-zstd-encrypted")
     given = {"path": str(one.data), "subscribe": "txn", "startingOffsets": "earliest", "isolation": "read_committed"}
     asked = parse_options(given | options("aiven-zstd-encrypted"), STREAM)
-    reach(asked, Task(()))  # as an executor does
     stream, found = Stream(asked), list[int]()
     at = stream.initial()
     while (following := stream.latest(at, 70, None, 0)) != at:

@@ -11,12 +11,14 @@ import pytest
 
 from kts.errors import LogStorageError
 from kts.store import addresses
+from kts.store.source import files, source_of
 
 
 def test_buckets_are_loaded_for_an_address_and_not_for_a_path_of_this_machine(tmp_path: Path) -> None:
     program = f"""
 import sys, kts
 from kts.store import addresses
+from kts.store.source import files, source_of
 with kts.Log({str(tmp_path / "t-0")!r}) as log:
     log.append(kts.encode({{"timestamp": [5], "value": [b"x"]}}))
 assert kts.scan({str(tmp_path)!r}, starting_timestamp=0).read_all().num_rows == 1
@@ -51,9 +53,9 @@ def test_an_address_of_a_file_is_a_path_of_this_machine_and_of_no_other() -> Non
 
 
 def test_what_no_store_serves_and_what_needs_this_machine_is_refused() -> None:
-    assert addresses.store_of("a/b") is None
+    assert source_of("a/b") is files
     with pytest.raises(LogStorageError, match="nosuch:// is not supported; expected a path or one of "):
-        addresses.store_of("nosuch://b/key")
+        source_of("nosuch://b/key")
     with pytest.raises(LogStorageError, match="writing needs a path of this machine, found a s3:// address") as error:
         addresses.require_local("s3://b/key", "writing")
     assert error.value.errno == errno.EROFS

@@ -18,7 +18,8 @@ import pytest
 
 from kts.errors import InvalidRequestError, KtsWarning, LogLockedError, LogStorageError
 from kts.model import TopicPartition
-from kts.store import files, local, publishing
+from kts.store import local, publishing
+from kts.store.source import files
 from kts.tables.folder import Aside, FolderTable, write_aside
 from kts.tables.rows import fitted, table_schema
 

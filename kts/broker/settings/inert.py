@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kts.arguments import INT16_MAX, INT32_MAX, INT64_MAX
 from kts.broker.settings.topic import DYNAMIC, ConfigType, parse_double
-from kts.store import files
+from kts.store.source import files
 
 
 class InertSetting(NamedTuple):

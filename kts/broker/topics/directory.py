@@ -26,8 +26,9 @@ from kts.segment.names import (
     parse_file_name,
 )
 from kts.segment.rereading import warn
-from kts.store import files, local
+from kts.store import local
 from kts.store.local import File
+from kts.store.source import files
 
 LONGEST_NAME = 255
 _RETENTION = frozenset(["log.retention.ms", "log.retention.minutes", "log.retention.hours"])

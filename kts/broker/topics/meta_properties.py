@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from kts.errors import LogStorageError
 from kts.model import uuid_text
-from kts.store import files, publishing
+from kts.store import publishing
+from kts.store.source import files
 
 FILE = "meta.properties"
 _NODE = re.compile(r"[0-9]{1,10}")

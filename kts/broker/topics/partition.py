@@ -16,7 +16,8 @@ from kts.log.epochs import UNDEFINED
 from kts.log.log import Log
 from kts.segment.locks import new_in_children
 from kts.segment.names import parse_file_name
-from kts.store import descriptors, files
+from kts.store import descriptors
+from kts.store.source import files
 
 logger = logging.getLogger(__name__)
 

@@ -28,8 +28,9 @@ from kts.arguments import INT32_MAX
 from kts.errors import InvalidTopicError, LogStorageError
 from kts.model import uuid_bytes
 from kts.segment.names import check_topic
-from kts.store import files, publishing
+from kts.store import publishing
 from kts.store.local import WritableFile
+from kts.store.source import files
 
 FILE = "kts-topics.json"
 LEAST_CHANGES = 1 << 16  # bytes; fewer never cause a new snapshot

@@ -39,7 +39,8 @@ from kts.log.policies import roll_warning
 from kts.model import uuid_bytes
 from kts.segment.locks import new_in_children
 from kts.segment.names import INTERNAL_TOPICS, check_topic
-from kts.store import descriptors, files, local
+from kts.store import descriptors, local
+from kts.store.source import files
 from kts.times import wall_clock
 
 logger = logging.getLogger(__name__)

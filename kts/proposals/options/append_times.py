@@ -23,8 +23,9 @@ from kts.errors import CorruptIndexError
 from kts.proposals.answers import ENTRY_BYTES
 from kts.proposals.index import LAYOUT, IndexEntries
 from kts.proposals.minute_map import MINUTE_MS
-from kts.store import files, local, publishing
+from kts.store import local, publishing
 from kts.store.local import WritableFile
+from kts.store.source import files
 
 SUFFIX = ".appendtimes"
 

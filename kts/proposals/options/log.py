@@ -41,7 +41,8 @@ from kts.proposals.options.messages import Entries, checked, walk
 from kts.proposals.options.segment import SUFFIXES, Cut, FoundMessage, OptionSegment
 from kts.segment.locks import new_in_children
 from kts.segment.names import parse_directory_name, parse_file_name
-from kts.store import files, local, publishing
+from kts.store import local, publishing
+from kts.store.source import files
 from kts.times import wall_clock
 
 # Left by ``close``: version, then log end offset, last append time, entries of option 3's active index. Unknown is -1.

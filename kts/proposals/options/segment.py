@@ -27,8 +27,9 @@ from kts.proposals.options.append_times import SUFFIX, AppendTimes, TimeIndexEnt
 from kts.proposals.options.messages import Entries, decode, walk
 from kts.segment.entries import at
 from kts.segment.index import IndexSpacing, OffsetIndexFile, TimeIndexFile
-from kts.store import files, local
+from kts.store import local
 from kts.store.local import WritableFile
+from kts.store.source import files
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 from support import TESTS
+from support.buckets.doors import files, reach, refresh
 from support.buckets.emulators import Emulator
 
 import kts
 from kts.offline.copy import copy
 from kts.offline.verify import verify
 from kts.remote import buckets
-from kts.store import files, publishing
 
 ORDERS = TESTS / "data/golden/demo/orders"
 
@@ -37,12 +37,12 @@ def lists_folders_whether_or_not_they_are_marked(store: Emulator) -> None:
         if marked:
             for folder in ("deep", "deep/a", "deep/a/x", "deep/a-b"):
                 store.files.create_dir(f"{store.root}/{folder}", recursive=True)
-        buckets.Access(buckets.root_of(store.address), store.options).use()
+        reach(store.address, store.options)
         for folder, names in (("deep", ["a", "a-b", "b.bin"]), ("deep/a", ["x"]), ("deep/a/x", ["1.bin", "2.bin"])):
             found = files.list_directory(f"{store.address}/{folder}")
             assert [one.name for one in found] == names
             assert [one.name for one in found if one.is_dir()] == [name for name in names if "." not in name]
-            buckets.reached(store.address, None)  # nothing is known of it
+            refresh(store.address)  # nothing is known of it
             assert files.directory_exists(f"{store.address}/{folder}")
         assert files.matching(f"{store.address}/de*/a*/*1.bin") == [f"{store.address}/deep/a-b/1.bin"]
         assert "deep" in files.names_in(store.address)
@@ -73,9 +73,9 @@ def tells_what_is_missing_replaced_or_deleted(store: Emulator) -> None:
 
 def puts_objects_whole_or_not_at_all(store: Emulator) -> None:
     path = f"{store.address}/put/00000000000000000000.log.gz"  # a name that the library would compress
-    buckets.Access(buckets.root_of(path), store.options).use()
+    reach(path, store.options)
     for data in (b"first" * 1000, b"second"):
-        publishing.publish(path, data)
+        files.put(path, [data])
         assert buckets.bucket_of(path).file(path, None).read(0, 10_000) == data
 
     def breaks() -> Iterator[bytes]:
