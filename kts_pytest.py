@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 MARKER = "kts_broker"
 OPTION = "kts_broker_config"
+RELEASE = "kts_release"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the ini option with settings for all brokers of a project."""
+    """Add the ini options for all brokers of a project: the release of Kafka, and settings."""
+    parser.addini(RELEASE, "release of Kafka that every kts_broker follows, as 4.3", default="")
     parser.addini(OPTION, "settings of every kts_broker, one name=value per line", type="linelist", default=[])
 
 
@@ -26,8 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(config={{name: value}}, topics={{name: partitions}}, time=ms or datetime, directory=path): "
-        "configures the fixture kts_broker",
+        f"{MARKER}(config={{name: value}}, release=name, topics={{name: partitions}}, time=ms or datetime, "
+        "directory=path): configures the fixture kts_broker",
     )
 
 
@@ -55,9 +57,14 @@ def kts_broker_factory(request: pytest.FixtureRequest) -> Iterator[Callable[...,
     with ExitStack() as stack:
 
         def make(
-            config: dict[str, Any] | None = None, *, topics: dict[str, int] | None = None, **options: Any
+            config: dict[str, Any] | None = None,
+            *,
+            release: str | None = None,
+            topics: dict[str, int] | None = None,
+            **options: Any,
         ) -> KtsBroker:
-            broker = KtsBroker(config=settings(request.config) | (config or {}), **options)
+            named = release or request.config.getini(RELEASE) or None
+            broker = KtsBroker(config=settings(request.config) | (config or {}), release=named, **options)
             stack.callback(broker.close)
             broker.start()
             for name, partitions in (topics or {}).items():
@@ -71,12 +78,12 @@ def kts_broker_factory(request: pytest.FixtureRequest) -> Iterator[Callable[...,
 def kts_broker(request: pytest.FixtureRequest, kts_broker_factory: Callable[..., KtsBroker]) -> KtsBroker:
     """A running Kafka broker on loopback, empty, closed after the test; see kts.testing.KtsBroker.
 
-    ``@pytest.mark.kts_broker(config=..., topics=..., time=...)`` on a test, class or module configures it.
+    ``@pytest.mark.kts_broker(config=..., release=..., topics=..., time=...)`` on a test, class or module configures it.
     """
     options: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers(MARKER))):
         if marker.args:
-            raise pytest.UsageError(f"{MARKER}: expected config=, topics=, time= or directory=, found {marker.args}")
+            raise pytest.UsageError(f"{MARKER}: expected names, as release=, found {marker.args}")
         for name, value in marker.kwargs.items():
             merged = isinstance(value, dict) and name in options
             options[name] = options[name] | value if merged else value

@@ -100,6 +100,8 @@ cdef extern from "entries.h" nogil:
     int kts_entry_size(const uint8_t* p, int64_t left, int generation, int64_t* size, Err* err)
     int kts_read_header(const uint8_t* data, int64_t size, int64_t position, CEntry* e, Err* err)
     int kts_next_entry(const uint8_t* data, int64_t size, int64_t position, CEntry* e, Err* err)
+    int kts_wrapper_value(CEntry* e, Err* err)
+    int kts_first_inner_offset(const uint8_t* p, int64_t n, const CEntry* outer, int64_t* offset, Err* err)
     bint kts_crc_ok(const CEntry* e, Err* err)
     int64_t kts_last_offset(const CEntry* e)
     int32_t kts_type_of(const CEntry* e)

@@ -944,6 +944,32 @@ def max_timestamp(buf, bint verify_crc, int64_t max_decompressed_bytes):
     return best, offset, shallow
 
 
+def first_offset(buf, int64_t max_decompressed_bytes):
+    """The offset of the first message of the wrapper in ``buf``; no CRC, key or value is checked.
+
+    Raises
+    ------
+    CorruptRecordError
+        There is none, or it cannot be found.
+    """
+    cdef Source source = source_of(buf)
+    cdef Inflater inflater = Inflater.__new__(Inflater)
+    cdef CEntry e
+    cdef Err err
+    cdef int64_t offset = -1
+    cdef int status
+    err.position = err.offset = err.record = err.count = -1
+    status = kts_read_header(<const uint8_t*> source.view.buf, source.view.len, 0, &e, &err)
+    if status == KTS_OK:
+        status = kts_wrapper_value(&e, &err)
+    if status == KTS_OK:
+        inflater.run(&e, max_decompressed_bytes)
+        status = kts_first_inner_offset(inflater.out, inflater.out_size, &e, &offset, &err)
+    if status != KTS_OK:
+        raise error_of(&err)
+    return offset
+
+
 def valid_bytes(buf):
     """Length of the whole entries at the front; CorruptRecordError for an impossible size or magic."""
     cdef HeldBuffer source = held_buffer(buf)

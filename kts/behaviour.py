@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .arguments import INT64_MIN, boolean, choice
+from .arguments import INT64_MAX, INT64_MIN, boolean, choice
 from .model import NO_TIMESTAMP
 
 NOTHING = INT64_MIN - 1  # earlier than every timestamp
@@ -104,12 +104,22 @@ class Behaviour:
     times: TimeRules
 
     # formats and settings
+    least_magic: int = rule(0, "The oldest message format that a topic may have.", "KIP-724")
     greatest_magic: int = rule(2, "The newest message format.", "KIP-32 (1), KIP-98 (2)")
+    unknown_settings: tuple[str, ...] = rule(
+        (), "Settings of older releases that are unknown names.", "KIP-724, KIP-896, KIP-937"
+    )
     max_message_bytes: int = rule(1_048_588, "The default of max.message.bytes.", "LogConfig")
+    message_timestamp_after_max_ms: int = rule(INT64_MAX, "The default of message.timestamp.after.max.ms.", "KIP-1030")
     least_values: tuple[tuple[str, int], ...] = rule(
         (("segment.ms", 1), ("segment.index.bytes", 4), ("retention.ms", -1), ("flush.messages", 1)),
-        "The least values of settings that had lower ones in 0.10.2.",
-        "LogConfig",
+        "The least values of settings that have others in other releases.",
+        "LogConfig, KIP-1030",
+    )
+    lists_have_no_empty_names: bool = rule(
+        False,
+        "A setting that is a list has each name once, and no empty ones.",
+        "KIP-1161",
     )
     limits_before_and_after: bool = rule(
         True, "Times before and after the clock have a limit each; otherwise one limit for both.", "KIP-937"
@@ -180,6 +190,16 @@ class Behaviour:
         "has what it cannot hold.",
         "AbstractIndex, LogSegment.recover",
     )
+    searches_by_base_offset: bool = rule(
+        False,
+        "An offset is looked up by the first offsets of entries, for which wrappers are opened; otherwise by the last.",
+        "FileRecords.searchForOffsetFromPosition (4.1)",
+    )
+    makes_index_before_roll: bool = rule(
+        False,
+        "An empty active segment that is replaced has an offset index, which is renamed with it.",
+        "LocalLog.roll (4.3)",
+    )
     believes_indexes: bool = rule(False, "Index entries are used without a look at the log.", "AbstractIndex")
     opens_index_late: bool = rule(False, "A missing offset index is made at its first use.", "LazyIndex")
     searches_warm_entries: bool = rule(
@@ -218,6 +238,11 @@ class Behaviour:
     )
     compares_early_times: bool = rule(
         False, "Times before 1970 in indexes and headers are compared as any other.", "TimeIndex, LogSegment"
+    )
+    least_target: int = rule(
+        -6,
+        "Negative targets of a search by time mean offsets of the log down to this one, and times below it.",
+        "ListOffsetsRequest, UnifiedLog.fetchOffsetByTimestamp",
     )
     seeks_greatest_in_all: bool = rule(
         True,
@@ -306,12 +331,12 @@ class Behaviour:
         return f"Behaviour({self.release!r}, shipped={self.shipped}, times={self.times})"
 
     @staticmethod
-    def of(generation: str, shipped: bool = False, times: TimeRules = KAFKA_TIMES) -> Behaviour:
-        """The behaviour of a generation.
+    def of(release: str, shipped: bool = False, times: TimeRules = KAFKA_TIMES) -> Behaviour:
+        """The behaviour of a release.
 
         Parameters
         ----------
-        generation : str
+        release : str
             A name of ``RELEASES``.
         shipped : bool
             Exactly as that release.
@@ -320,7 +345,7 @@ class Behaviour:
         ------
         TypeError, ValueError
         """
-        return BEHAVIOURS[choice("generation", generation, GENERATIONS), boolean("shipped", shipped), times]
+        return BEHAVIOURS[choice("release", release, GENERATIONS), boolean("shipped", shipped), times]
 
     def counts(self, timestamp_ms: int) -> bool:
         """Whether the timestamp of an index entry counts."""
@@ -381,6 +406,8 @@ _OF_EACH_RELEASE = {
     "keeps_epoch_at_end": False,
 }
 
+_SINCE_3_9 = {"stamps_inner_messages": True, "opens_index_late": True, "checks_indexes_at_start": False}
+
 RELEASES = {
     "0.10.2": Release(
         (0, 1),
@@ -421,6 +448,7 @@ RELEASES = {
             "cuts_relative_offsets": True,
             "takes_inner_offsets_as_they_are": True,
             "search_ends_at_first_entry": True,
+            "least_target": -2,
             "rolls_in_place": False,
             "splits_segments": False,
             "swaps_one_by_one": True,
@@ -429,10 +457,28 @@ RELEASES = {
             "limits_recovered_entries": True,
         },
     ),
-    "3.9": Release(
-        (2,),
-        {},
-        _OF_EACH_RELEASE | {"stamps_inner_messages": True, "opens_index_late": True, "checks_indexes_at_start": False},
+    "3.9": Release((2,), {}, _OF_EACH_RELEASE | _SINCE_3_9 | {"least_target": -5}),
+    "4.3": Release(
+        (),
+        {
+            "least_magic": 2,
+            "unknown_settings": (
+                "message.format.version",
+                "message.downconversion.enable",
+                "message.timestamp.difference.max.ms",
+                "inter.broker.protocol.version",
+            ),
+            "message_timestamp_after_max_ms": 3_600_000,
+            "least_values": (
+                ("segment.bytes", 2**20),
+                ("segment.ms", 1),
+                ("segment.index.bytes", 4),
+                ("retention.ms", -1),
+                ("flush.messages", 1),
+            ),
+            "lists_have_no_empty_names": True,
+        },
+        _OF_EACH_RELEASE | _SINCE_3_9 | {"searches_by_base_offset": True, "makes_index_before_roll": True},
     ),
 }
 GENERATIONS = tuple(RELEASES)
@@ -449,6 +495,21 @@ def behaviours_of(name: str, release: Release) -> dict[tuple[str, bool, TimeRule
 
 
 BEHAVIOURS = {key: made for name, row in RELEASES.items() for key, made in behaviours_of(name, row).items()}
+
+
+def one_release(release: str | None, generation: str | None) -> str | None:
+    """The release that a caller named, by the word ``release`` or by ``generation``, which means the same; or None.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No name of ``RELEASES``; two different ones.
+    """
+    given = {"release": release, "generation": generation}
+    named = {choice(word, value, GENERATIONS) for word, value in given.items() if value is not None}
+    if len(named) > 1:
+        raise ValueError(f"generation: expected {release!r}, as it is another word for release, found {generation!r}")
+    return next(iter(named), None)
 
 
 def generation_of_format(magic: int) -> str:
@@ -493,7 +554,7 @@ DIFFERENCES = (
     Difference(
         "LogAppendTime set by a producer",
         "refused (32)",
-        "3.9: accepted on a CreateTime topic within the limits",
+        "3.9, 4.3: accepted on a CreateTime topic within the limits",
         ("validates_as_released",),
     ),
     Difference(
@@ -505,7 +566,7 @@ DIFFERENCES = (
     Difference(
         "LogAppendTime, recompressed",
         "inner messages keep their own times",
-        "3.9: they get the clock's",
+        "3.9, 4.3: they get the clock's",
         ("stamps_inner_messages",),
     ),
     Difference(
@@ -522,7 +583,7 @@ DIFFERENCES = (
     ),
     Difference(
         "wrapper without value or messages, damaged compressed data",
-        "2, or 87 in 3.9",
+        "2, or 87 in 3.9 and 4.3",
         "-1",
         ("released_codes",),
     ),
@@ -568,6 +629,24 @@ DIFFERENCES = (
         ("continues_search", "search_ends_at_first_entry"),
     ),
     Difference(
+        "a lookup of an offset that walks over a wrapper with a right CRC and a broken payload",
+        "by the last offsets of entries, which their headers have",
+        "4.3: by the first ones, so that reads and truncations of other offsets fail, and the log may not open",
+        ("searches_by_base_offset",),
+    ),
+    Difference(
+        "an empty active segment that is replaced",
+        "its offset index only if it has one",
+        "4.3: an offset index is made, and lies there as `.index.deleted`",
+        ("makes_index_before_roll",),
+    ),
+    Difference(
+        "a negative target of a search by time that the release does not know",
+        "refused by the broker; up to -6 a place in the log",
+        "0.10.2: below -2, 3.9: below -5, 4.3: below -6 a time",
+        ("least_target",),
+    ),
+    Difference(
         "an index that is full during recovery; offsets that do not fit or do not increase",
         "stops growing; cut there and reported",
         "the log does not open",
@@ -601,7 +680,7 @@ DIFFERENCES = (
         "indexes at start-up and in every answer",
         "an entry is used if the log, or the checksum of the closed index, confirms it. Otherwise answers do without "
         "it and both indexes are rebuilt: `recovered`, and a warning (`tests/log/test_damaged_indexes.py`)",
-        "trusted; 3.9: only a missing `.index` is rebuilt",
+        "trusted; 3.9, 4.3: only a missing `.index` is rebuilt",
         ("believes_indexes", "checks_indexes_at_start", "opens_index_late"),
     ),
     Difference(

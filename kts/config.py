@@ -6,14 +6,15 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, wraps
+from typing import Any, NamedTuple, TypeVar
 
 from .arguments import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
-from .behaviour import DEFAULT, Behaviour, TimeRules, generation_of_format
+from .behaviour import DEFAULT, Behaviour, TimeRules, generation_of_format, one_release
 from .compression import CODECS
 from .model import NO_TIMESTAMP
 
+T = TypeVar("T")
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 COMPRESSION_TYPES = ("producer", "uncompressed", *(codec.name for codec in CODECS[1:]))
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
@@ -45,6 +46,7 @@ _INTEGERS = {
     "message_timestamp_before_max_ms": _Limits(),
     "message_timestamp_after_max_ms": _Limits(),
     "segment_bytes": _Limits(14, INT32_MAX),
+    "internal_segment_bytes": _Limits(INT32_MIN, INT32_MAX),
     "segment_ms": _Limits(),
     "segment_jitter_ms": _Limits(),
     "segment_index_bytes": _Limits(0, INT32_MAX),
@@ -75,7 +77,6 @@ class _Other(NamedTuple):
 _OTHER_NAMES = {
     "max.message.time.difference.ms": _Other("message_timestamp_difference_max_ms"),
     "log.max.message.time.difference.ms": _Other("message_timestamp_difference_max_ms"),
-    "internal.segment.bytes": _Other("segment_bytes", _INTEGERS["segment_bytes"]),
     "log.roll.ms": _Other("segment_ms", _Limits(1)),
     "log.roll.hours": _Other("segment_ms", _Limits(1, INT32_MAX), HOUR_MS),
     "log.roll.jitter.ms": _Other("segment_jitter_ms"),
@@ -169,18 +170,37 @@ def extension(name: str) -> Extension:
 # --- the settings of a topic ------------------------------------------------------------------------
 
 
+def _takes_generation(config: type[T]) -> type[T]:
+    """Let a constructor take ``generation`` for ``release``."""
+    made = config.__init__
+
+    @wraps(made)
+    def init(self: T, *values: Any, generation: str | None = None, **named: Any) -> None:
+        if generation is not None:
+            named["release"] = one_release(named.get("release") or None, generation)
+        made(self, *values, **named)
+
+    config.__init__ = init  # type: ignore[method-assign, assignment]
+    return config
+
+
+@_takes_generation
 @dataclass(frozen=True)
 class LogConfig:
     """The settings of a topic. Fields are Kafka's names with underscores, in ms and bytes.
 
     Attributes
     ----------
-    generation : str
-        "0.10.2" or "3.9": whose limits and defaults apply; by default that of the message format.
+    release : str
+        "0.10.2", "3.9" or "4.3": whose limits and defaults apply; by default that of the message format, 0.10.2 or 3.9.
+        ``generation`` means the same.
     max_message_bytes : int
-        -1 is the generation's default: 1000012 or 1048588.
+        -1 is the release's default: 1000012 or 1048588.
     message_timestamp_before_max_ms, message_timestamp_after_max_ms : int
-        If 2^63-1, the value of ``message_timestamp_difference_max_ms`` is used (KIP-937).
+        -1 is the release's default: one hour after the clock in 4.3, otherwise 2^63-1. Where a release has
+        ``message_timestamp_difference_max_ms``, that is used in place of 2^63-1 (KIP-937).
+    internal_segment_bytes : int, optional
+        Kafka 4's name of ``segment_bytes`` for tests: it takes any value and wins.
     segment_index_bytes : int
         Below 12 it counts as 12, so that each index has room for an entry. Kafka accepts less too, but then cannot
         create the time index, and the partition gets no leader.
@@ -206,7 +226,7 @@ class LogConfig:
     message_timestamp_type: str = "CreateTime"
     message_timestamp_difference_max_ms: int = INT64_MAX
     message_timestamp_before_max_ms: int = INT64_MAX
-    message_timestamp_after_max_ms: int = INT64_MAX
+    message_timestamp_after_max_ms: int = -1
     message_format_version: str = ""
     segment_bytes: int = 2**30
     segment_ms: int = 7 * DAY_MS
@@ -229,17 +249,21 @@ class LogConfig:
     allow_negative_timestamps: bool = False
     message_timestamp_missing: str = "accept"
     added: tuple[tuple[str, Any], ...] = ()
-    generation: str = ""
+    internal_segment_bytes: int | None = None
+    release: str = ""
 
     def __post_init__(self) -> None:
-        asked = Behaviour.of(self.generation) if self.generation else DEFAULT
+        asked = Behaviour.of(self.release) if self.release else DEFAULT
         version = self.message_format_version or FORMAT_OF_MAGIC[asked.greatest_magic]
-        generation = self.generation or generation_of_format(_magic(version))
-        behaviour = Behaviour.of(generation)
+        release = self.release or generation_of_format(_magic(version))
+        behaviour = Behaviour.of(release)
         _magic(version, behaviour)
-        made: dict[str, Any] = {"generation": generation, "message_format_version": version, "added": self.added}
-        if self.max_message_bytes == -1:
-            made["max_message_bytes"] = behaviour.max_message_bytes
+        made: dict[str, Any] = {"release": release, "message_format_version": version, "added": self.added}
+        made |= {name: getattr(behaviour, name) for name in _OF_RELEASE if getattr(self, name) == -1}
+        made["internal_segment_bytes"] = small = self.internal_segment_bytes
+        if small is not None:
+            small = parse_integer("internal.segment.bytes", small, *_INTEGERS["internal_segment_bytes"])
+            made |= {"internal_segment_bytes": small, "segment_bytes": small}
         for field in fields(self):
             if field.name not in made:
                 name, value = field.name, getattr(self, field.name)
@@ -249,7 +273,16 @@ class LogConfig:
                 made[name] = made["message_timestamp_difference_max_ms"]
         for name, value in made.items():
             object.__setattr__(self, name, value)
+        self._check_known(behaviour)
         self._check_missing()
+
+    def _check_known(self, behaviour: Behaviour) -> None:
+        for key in behaviour.unknown_settings:
+            field = _TOPIC_NAMES.get(key)
+            if field in (None, "message_format_version"):  # whose magic is checked
+                continue
+            if (value := getattr(self, field)) != getattr(type(self), field):
+                raise ValueError(f"{key}: {behaviour.release} has no such setting, found {value!r}")
 
     def _check_missing(self) -> None:
         missing = self.message_timestamp_missing
@@ -261,7 +294,13 @@ class LogConfig:
             raise ValueError(f"message.timestamp.missing: {expected}, found {missing!r}")
 
     @classmethod
-    def of(cls, config: Mapping[str, Any] | LogConfig | None = None, *, generation: str | None = None) -> LogConfig:
+    def of(
+        cls,
+        config: Mapping[str, Any] | LogConfig | None = None,
+        *,
+        release: str | None = None,
+        generation: str | None = None,
+    ) -> LogConfig:
         """Make a LogConfig from Kafka's dotted names, a topic's or a broker's.
 
         Parameters
@@ -270,36 +309,43 @@ class LogConfig:
             Values as text or as Python values; None is "not set". A topic's name takes precedence over a broker's, ms
             over minutes, minutes over hours. ``max.message.time.difference.ms`` (a broker's begins with ``log.``) is
             KIP-32's name of the difference limit, refused beside Kafka's name with another value.
-            ``internal.segment.bytes`` is Kafka 4's name for small segments.
             Settings for cleaning, replication, tiers and codec levels are ignored. So is a broker's
             ``log.message.timestamp.missing`` that a topic cannot have: its format has no timestamps, or the value is a
-            time before 1970 and the topic's own ``allow.negative.timestamps`` is false.
+            time before 1970 and the topic's own ``allow.negative.timestamps`` is false. What a LogConfig has as the
+            default of its release becomes that of another one.
+        release : str, optional
+            "0.10.2", "3.9" or "4.3"; None is that of ``message.format.version``, 0.10.2 or 3.9.
         generation : str, optional
-            "0.10.2" or "3.9"; None is that of ``message.format.version``.
+            Another word for ``release``.
 
         Raises
         ------
         TypeError, ValueError
-            An unknown name (the error gives the nearest known one); a wrong value.
+            A name that the release does not know (the error gives the nearest known one); a wrong value.
 
         Examples
         --------
         >>> LogConfig.of({"log.retention.hours": 1}).retention_ms
         3600000
         """
-        asked = DEFAULT if generation is None else Behaviour.of(generation)
+        named = one_release(release, generation)
+        asked = DEFAULT if named is None else Behaviour.of(named)
         if isinstance(config, LogConfig):
-            return config if generation in (None, config.generation) else replace(config, generation=generation)
+            if named in (None, config.release):
+                return config
+            own = config.behaviour()
+            made: dict[str, Any] = {name: -1 for name in _OF_RELEASE if getattr(config, name) == getattr(own, name)}
+            return replace(config, **made, release=named)
         if not isinstance(config, Mapping | None):
             raise TypeError(f"config: expected a mapping of settings or a LogConfig, found {type(config).__name__}")
         items = [(key, value) for key, value in (config or {}).items() if key not in WITHOUT_EFFECT]
-        given = {_known(key): value for key, value in items if value is not None}
+        given = {_known(key, asked): value for key, value in items if value is not None}
         check_difference(given)
         version = given.get("message.format.version", given.get("log.message.format.version"))
         if version is not None:
             version = _text("message.format.version", version)
             _magic(version, asked)
-        shell = cls(message_format_version=version or "", generation=generation or "")
+        shell = cls(message_format_version=version or "", release=named or "")
         behaviour = shell.behaviour()
         values: dict[str, Any] = {}
         added: dict[str, Any] = {}
@@ -320,7 +366,7 @@ class LogConfig:
         if "message.timestamp.missing" not in given and _has_no_effect(values, shell.magic, given):
             del values["message_timestamp_missing"]
         values["added"] = tuple(sorted(pair for pair in added.items() if pair[1] != _DEFAULTS[pair[0]]))
-        return cls(**values | {"generation": shell.generation})
+        return cls(**values | {"release": shell.release})
 
     @cached_property
     def prepared(self) -> dict[Any, Any]:
@@ -329,6 +375,11 @@ class LogConfig:
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def generation(self) -> str:
+        """Another word for ``release``."""
+        return self.release
 
     @cached_property
     def magic(self) -> int:
@@ -342,7 +393,7 @@ class LogConfig:
 
     def behaviour(self, shipped: bool = False) -> Behaviour:
         """How a log with these settings behaves; ``shipped``: exactly as the release."""
-        return Behaviour.of(self.generation, shipped, self.times)
+        return Behaviour.of(self.release, shipped, self.times)
 
     @cached_property
     def compacted(self) -> bool:
@@ -365,8 +416,13 @@ class LogConfig:
         return min(self.segment_ms, self.max_compaction_lag_ms) if by_lag else self.segment_ms
 
     def to_properties(self) -> dict[str, str]:
-        """All settings as text by their dotted names, as ``of`` takes them."""
-        values = {name: getattr(self, field) for name, field in _TOPIC_NAMES.items()}
+        """All settings of the release as text by their dotted names, as ``of`` takes them."""
+        skipped = {"internal.segment.bytes", *self.behaviour().unknown_settings}
+        if self.segment_bytes < dict(self.behaviour().least_values).get(
+            "segment.bytes", _INTEGERS["segment_bytes"].least
+        ):
+            skipped ^= {"internal.segment.bytes", "segment.bytes"}  # only that name takes such a size
+        values = {name: getattr(self, field) for name, field in _TOPIC_NAMES.items() if name not in skipped}
         values |= {name: self.of_extension(name) for name in _DEFAULTS}
         return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
 
@@ -401,8 +457,10 @@ def _dotted(name: str) -> str:
 
 
 _TOPIC_NAMES = {
-    _dotted(field.name): field.name for field in fields(LogConfig) if field.name not in ("added", "generation")
+    _dotted(field.name): field.name for field in fields(LogConfig) if field.name not in ("added", "release")
 }
+# Fields whose default -1 is the release's rule of the same name.
+_OF_RELEASE = ("max_message_bytes", "message_timestamp_after_max_ms")
 
 
 def _all_names() -> list[str]:
@@ -410,13 +468,28 @@ def _all_names() -> list[str]:
     return [*_TOPIC_NAMES, *_DEFAULTS, *_OTHER_NAMES, *(f"log.{name}" for name in _DEFAULTS)]
 
 
-def _known(key: Any) -> str:
+def _known(key: Any, behaviour: Behaviour) -> str:
     if not isinstance(key, str):
         raise TypeError(f"config: expected settings named by str, found {key!r}")
-    if key not in (known := _all_names()):
+    gone = unknown_names(behaviour)
+    known = [name for name in _all_names() if name not in gone]
+    if key not in known:
         near = get_close_matches(key.replace("_", "."), known, n=1, cutoff=0)
-        raise ValueError(f"config: unknown setting {key!r}; the nearest name is {near[0]}")
+        of_release = f" in {behaviour.release}" if key in gone else ""
+        raise ValueError(f"config: unknown setting {key!r}{of_release}; the nearest name is {near[0]}")
     return key
+
+
+def unknown_names(behaviour: Behaviour) -> frozenset[str]:
+    """The names of settings that kts knows and the release does not: a topic's, a broker's and KIP-32's."""
+    gone = {each for name in behaviour.unknown_settings for each in (name, f"log.{name}")}
+    return frozenset(gone.union(KIP_32_NAMES) if DIFFERENCE in gone else gone)
+
+
+def known_settings(settings: Mapping[str, T], behaviour: Behaviour) -> dict[str, T]:
+    """The settings without those that the release does not know, which an older one may have stored."""
+    gone = unknown_names(behaviour)
+    return {name: value for name, value in settings.items() if name not in gone}
 
 
 def _text(key: str, value: Any) -> str:
@@ -431,8 +504,9 @@ def _magic(version: str, behaviour: Behaviour = DEFAULT) -> int:
     stem, _, internal = ".".join(parts[: 3 if parts[0] == "0" else 2]).partition("-IV")
     highest, magic = _FORMATS.get(stem, (-1, 9))
     known = "-IV" not in version or internal in map(str, range(highest + 1))
-    if not known or magic > behaviour.greatest_magic:
-        told = f"expected a release from 0.8.0 to {behaviour.release}, {found_version(version)}"
+    if not known or not behaviour.least_magic <= magic <= behaviour.greatest_magic:
+        least = next(name for name, (_, first) in _FORMATS.items() if first >= behaviour.least_magic)
+        told = f"expected a release from {least} to {behaviour.release}, {found_version(version)}"
         raise ValueError(f"message.format.version: {told}")
     return magic
 
@@ -456,7 +530,7 @@ def _parsed(name: str, key: str, value: Any, behaviour: Behaviour, limits: _Limi
     if name == "message_timestamp_missing":
         return _missing(key, value)
     if name == "cleanup_policy":
-        listed = parse_names(key, value)
+        listed = parse_names(key, value, behaviour)
         if any(policy not in POLICIES for policy in listed):
             raise ValueError(f"{key}: expected {', '.join(POLICIES)} or both, found {value!r}")
         return ",".join(listed)
@@ -479,10 +553,15 @@ def _missing(key: str, value: Any) -> str:
         raise ValueError(f"{key}: expected {', '.join(MISSING)} or a time in ms, found {value!r}") from None
 
 
-def parse_names(key: str, value: Any) -> list[str]:
+def parse_names(key: str, value: Any, behaviour: Behaviour = DEFAULT) -> list[str]:
     """The names of a setting that is a list: text with commas, or a list."""
     text = _text(key, ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value)
-    return [one.strip() for one in text.split(",")] if text else []
+    names = [one.strip() for one in text.split(",")] if text else []
+    if not behaviour.lists_have_no_empty_names:
+        return names
+    if "" in names:
+        raise ValueError(f"{key}: expected no empty names, found {value!r}")
+    return list(dict.fromkeys(names))
 
 
 def parse_integer(key: str, value: Any, least: int, greatest: int) -> int:

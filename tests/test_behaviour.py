@@ -23,6 +23,7 @@ from kts.behaviour import (
     Release,
     TimeRules,
     generation_of_format,
+    one_release,
 )
 from kts.config import LogConfig
 
@@ -34,8 +35,8 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
-        return ", ".join(f"`{name}` {least}" for name, least in value) or "none"
-    return str(value)
+        return ", ".join(f"`{one}`" if isinstance(one, str) else f"`{one[0]}` {one[1]}" for one in value) or "none"
+    return "2^63-1" if value == 2**63 - 1 else str(value)
 
 
 def values(rule: str) -> list[str]:
@@ -76,15 +77,15 @@ def test_a_release_names_rules_that_it_changes() -> None:
 
 def test_a_release_is_added_by_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     changed = {"max_message_bytes": 700, "least_values": (("segment.bytes", 2**20),)}
-    made = behaviour.behaviours_of("4.3", Release((), changed, RELEASES["3.9"].shipped))
+    made = behaviour.behaviours_of("9.9", Release((), changed, RELEASES["3.9"].shipped))
     monkeypatch.setattr(behaviour, "BEHAVIOURS", behaviour.BEHAVIOURS | made)
-    monkeypatch.setattr(behaviour, "GENERATIONS", (*GENERATIONS, "4.3"))
+    monkeypatch.setattr(behaviour, "GENERATIONS", (*GENERATIONS, "9.9"))
     with pytest.raises(ValueError, match="^segment.bytes: expected 1048576 to 2"):
-        LogConfig.of({"segment.bytes": 14}, generation="4.3")
-    assert LogConfig.of({}).generation == "3.9"  # where none is named, as before
+        LogConfig.of({"segment.bytes": 14}, release="9.9")
+    assert LogConfig.of({}).release == "3.9"  # where none is named, as before
     for shipped in (False, True):
-        with kts.Log(tmp_path / f"t-{shipped:d}", generation="4.3", shipped=shipped, clock=lambda: 5) as log:
-            assert (log.generation, log.config.magic, log.config.max_message_bytes) == ("4.3", 2, 700)
+        with kts.Log(tmp_path / f"t-{shipped:d}", release="9.9", shipped=shipped, clock=lambda: 5) as log:
+            assert (log.release, log.config.magic, log.config.max_message_bytes) == ("9.9", 2, 700)
             log.append(kts.encode({"timestamp": [5], "value": [b"x" * 500]}))
             with pytest.raises(kts.RecordTooLargeError):
                 log.append(kts.encode({"timestamp": [5], "value": [b"x" * 700]}))
@@ -109,8 +110,8 @@ def test_a_behaviour_is_one_object_that_nobody_changes() -> None:
         DEFAULT.greatest_magic = 3
 
 
-def test_a_behaviour_is_asked_for_by_a_known_generation() -> None:
-    with pytest.raises(ValueError, match="^generation: expected one of 0.10.2, 3.9, found '1.0'$"):
+def test_a_behaviour_is_asked_for_by_a_known_release() -> None:
+    with pytest.raises(ValueError, match="^release: expected one of 0.10.2, 3.9, 4.3, found '1.0'$"):
         Behaviour.of("1.0")
     with pytest.raises(TypeError, match="^shipped: expected True or False, found '3.9'$"):
         Behaviour.of("3.9", "3.9")  # type: ignore[arg-type]
@@ -121,6 +122,17 @@ def test_a_message_format_means_one_generation() -> None:
     for magic in range(3):
         assert magic <= Behaviour.of(generation_of_format(magic)).greatest_magic
     assert DEFAULT is Behaviour.of("3.9")
+
+
+def test_generation_is_another_word_for_release() -> None:
+    assert one_release(None, None) is None
+    assert one_release("4.3", None) == one_release(None, "4.3") == one_release("4.3", "4.3") == "4.3"
+    with pytest.raises(
+        ValueError, match="^generation: expected '4.3', as it is another word for release, found '3.9'$"
+    ):
+        one_release("4.3", "3.9")
+    with pytest.raises(ValueError, match="^generation: expected one of 0.10.2, 3.9, 4.3, found '4'$"):
+        one_release(None, "4")
 
 
 def test_settings_say_which_numbers_are_times() -> None:

@@ -400,7 +400,7 @@ def test_wrong_types_are_named() -> None:
         LogConfig.of([1])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="^compression.type: expected text, found 5$"):
         LogConfig.of({"compression.type": 5})
-    with pytest.raises(ValueError, match=r"^generation: expected one of 0.10.2, 3.9, found '2.0'$"):
+    with pytest.raises(ValueError, match=r"^generation: expected one of 0.10.2, 3.9, 4.3, found '2.0'$"):
         LogConfig.of(generation="2.0")
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.topics.partition import Partition
-from kts.errors import UnsupportedForMessageFormatError
 from kts.log.epochs import epoch_for
 from kts.log.log import Log
+from kts.log.targets import PLACES, offset_of_target
 from kts.model import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -95,18 +95,8 @@ def list_offset(
         end = log.last_stable_offset if query.read_committed else log.high_watermark
     if target == LATEST:
         return ListedOffset(NO_TIMESTAMP, end, partition.leader_epoch)
-    if log.config.magic == 0 and target != EARLIEST:
-        raise UnsupportedForMessageFormatError("a search by timestamp needs format 0.10.0 or later, found magic 0")
-    if target in (EARLIEST, EARLIEST_LOCAL):
-        start = log.log_start_offset
-        return ListedOffset(NO_TIMESTAMP, start, epoch_for(log.leader_epochs, start))
-    if target in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return ListedOffset()  # as Kafka without tiered storage
-    if target == MAX_TIMESTAMP:
-        found = log.max_timestamp()
-    else:
-        found = log.offset_for_timestamp(target, shipped_search=shipped or None, unit="ms")
-    if found is None or found.offset >= end + log.behaviour.lists_end_offset:
+    found = offset_of_target(log, target, shipped_search=shipped or None)
+    if found is None or (target not in PLACES and found.offset >= end + log.behaviour.lists_end_offset):
         return ListedOffset()
     return ListedOffset(found.timestamp_ms, found.offset, epoch_for(log.leader_epochs, found.offset))
 

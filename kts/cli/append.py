@@ -23,6 +23,7 @@ from .inputs import (
     make_config,
     partition,
     proposal_option,
+    release_option,
     shipped_option,
     unit_option,
     with_proposals,
@@ -41,6 +42,7 @@ Examples:
   kts append DIR/orders-0 --jsonl -i more.jsonl
   kts append DIR/orders-0 --jsonl --values utf8 --compression lz4
   kts append DIR/new-0 --jsonl --create --config segment.bytes=1048576
+  kts append DIR/orders-0 --jsonl -i more.jsonl --release 4.3
   kts append DIR/orders-0 --jsonl -i more.jsonl --proposal bucket-index --json
 
 \b
@@ -79,6 +81,7 @@ them.
 @unit_option
 @config_option
 @proposal_option
+@release_option
 @shipped_option
 @json_option
 def command(
@@ -96,6 +99,7 @@ def command(
     unit: str | None,
     settings: tuple[str, ...],
     proposals: tuple[str, ...],
+    release: str | None,
     shipped: bool,
     as_json: bool,
 ) -> int:
@@ -114,7 +118,7 @@ def command(
         raise click.UsageError(f"{directory}: no such file or directory; --create makes a partition")
     if os.path.exists(directory):
         partition(directory)
-    config = make_config(with_proposals(settings, proposals), directory)
+    config = make_config(with_proposals(settings, proposals), directory, release)
     clock = None if now_ms is None else lambda: now_ms
     if source.isatty():
         note("reading JSON lines from the terminal; Ctrl-D ends them")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kts.arguments import INT64_MAX
+from kts.behaviour import DEFAULT, GENERATIONS, Behaviour
 from kts.config import FORMAT_OF_MAGIC, LogConfig
 from kts.dataset.options import LogOptions, ScanOptions
 from kts.errors import KtsError, LogLockedError, UnknownTopicOrPartitionError
@@ -435,6 +436,13 @@ shipped_option = click.option(
 )
 
 
+release_option = click.option(
+    "--release",
+    type=click.Choice(GENERATIONS),
+    help="Follow the rules and settings of this release of Kafka, as --release 4.3.",
+)
+
+
 def with_proposals(settings: tuple[str, ...], proposals: Sequence[str], key: str = "proposals") -> tuple[str, ...]:
     """The settings, with ``--proposal`` as one of them."""
     names = [text.partition("=")[0].strip() for text in settings]
@@ -455,20 +463,21 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
     return parsed
 
 
-def make_config(settings: Sequence[str], directory: str) -> LogConfig:
-    """The topic's settings. Without a setting, the message format is that of the partition."""
+def make_config(settings: Sequence[str], directory: str, release: str | None = None) -> LogConfig:
+    """The topic's settings. Without a setting, the message format is that of the partition, if the release has it."""
     parsed = parse_settings(settings)
-    if not {"message.format.version", "log.message.format.version"} & set(parsed):
+    behaviour = Behaviour.of(release or DEFAULT.release)
+    if not {"message.format.version", "log.message.format.version"} & {*parsed, *behaviour.unknown_settings}:
         magic = newest_magic(directory)
-        if magic is not None:
+        if magic is not None and magic <= behaviour.greatest_magic:
             parsed["message.format.version"] = FORMAT_OF_MAGIC[magic]
-    return config_of(parsed)
+    return config_of(parsed, release)
 
 
-def config_of(settings: dict[str, str]) -> LogConfig:
+def config_of(settings: dict[str, str], release: str | None = None) -> LogConfig:
     """The topic's settings; a wrong one is a usage error."""
     try:
-        return LogConfig.of(settings)
+        return LogConfig.of(settings, release=release)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--config'") from error
 

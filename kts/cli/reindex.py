@@ -68,9 +68,11 @@ STATES = {
 )
 @index_options
 @click.option(
+    "--release",
     "--generation",
+    "release",
     type=click.Choice(GENERATIONS),
-    help="Write entries with first offsets (0.10.2) or last offsets (3.9). Default: by the log's magic.",
+    help="Write entries with first offsets (0.10.2) or last offsets (3.9, 4.3). Default: by the log's magic.",
 )
 @negative_times_options
 @spark_option
@@ -86,7 +88,7 @@ def command(
     everything: bool,
     index_interval_bytes: int,
     segment_index_bytes: int,
-    generation: str | None,
+    release: str | None,
     allow_negative_timestamps: bool,
     minus_one_is_a_time: bool,
     master: str | None,
@@ -108,7 +110,7 @@ def command(
     report = ReindexReport(as_json)
     target = None if out is None else os.path.abspath(out)  # executors have other working directories
     replacing = Replacing(target, in_place, everything)
-    work, fold = partial(rebuilt, config, generation, replacing), partial(with_transactions, config, replacing)
+    work, fold = partial(rebuilt, config, release, replacing), partial(with_transactions, config, replacing)
     if master is not None and any(has_log(out, log) for log in logs):
         message = f"{out} has logs of its own, which only this machine can lock; with --spark, name another directory"
         raise click.BadParameter(message, param_hint="--out")
@@ -175,7 +177,7 @@ class Rebuilt(NamedTuple):
 
 def rebuilt(
     config: IndexConfig,
-    generation: str | None,
+    release: str | None,
     replacing: Replacing,
     log: PartitionLog,
     advance: Callable[[int], None],
@@ -183,7 +185,7 @@ def rebuilt(
     """Rebuild the indexes of a partition, or a part of one, but for transactions, and write what the options say."""
     from kts.offline.reindex import generation_of, rebuilt_segments
 
-    behaviour = Behaviour.of(generation or generation_of(log), times=config.behaviour.times)
+    behaviour = Behaviour.of(release or generation_of(log), times=config.behaviour.times)
     for segment in rebuilt_segments(log, config._replace(behaviour=behaviour), advance):
         found = segment.found
         facts = [replacing.facts(log, one) for one in found.indexes]

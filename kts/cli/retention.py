@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kts.behaviour import GENERATIONS
+from kts.behaviour import GENERATIONS, Behaviour
 from kts.errors import KtsError
 from kts.times import parse_length, wall_clock
 
@@ -79,10 +79,12 @@ def ms_callback(ctx: click.Context, param: click.Parameter, value: str | None) -
 )
 @click.option("--cleanup-policy", help="delete, compact or both, with a comma. Default delete.")
 @click.option(
+    "--release",
     "--generation",
+    "release",
     type=click.Choice(GENERATIONS),
     default="3.9",
-    help="Apply the rules in the order of this version. Default 3.9.",
+    help="Apply the rules of this release of Kafka, as 4.3. Default 3.9.",
 )
 @config_option
 @zone_option
@@ -99,7 +101,7 @@ def command(
     retention_bytes: int | None,
     log_start_offset: int | None,
     cleanup_policy: str | None,
-    generation: str,
+    release: str,
     settings: tuple[str, ...],
     master: str | None,
     as_json: bool,
@@ -115,13 +117,13 @@ def command(
     given = {name: value for name, value in options.items() if value is not None}
     own = {**parse_settings(settings), **given}
     try:
-        LogConfig.of(own, generation=generation)
+        LogConfig.of(own, release=release)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     logs = open_logs(paths, topics=topics, partitions=partitions)
     if log_start_offset is not None and len(logs) != 1:
         raise click.UsageError(f"--log-start-offset needs one partition, found {len(logs)}")
-    configs = configs_of(logs, own, generation)
+    configs = configs_of(logs, own, release)
     for warning in dict.fromkeys(map(roll_warning, configs.values())):
         if warning is not None:
             note(warning)
@@ -154,13 +156,13 @@ def home_of(log: PartitionLog) -> str:
     return os.path.dirname(os.path.abspath(log.path))
 
 
-def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], generation: str) -> dict[tuple[str, str], LogConfig]:
+def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], release: str) -> dict[tuple[str, str], LogConfig]:
     """The settings of each topic, by log directory and name: what a broker of kts keeps there, replaced by ``own``."""
     from kts.broker.settings.topic import BROKER_NAMES, merged
     from kts.broker.topics import topic_file
-    from kts.config import DIFFERENCE, KIP_32_NAMES, LogConfig
+    from kts.config import DIFFERENCE, KIP_32_NAMES, LogConfig, known_settings
 
-    told = LogConfig.of(own, generation=generation).to_properties()
+    told = LogConfig.of(own, release=release).to_properties()
     names = {
         DIFFERENCE if one in KIP_32_NAMES else BROKER_NAMES[one].name if one in BROKER_NAMES else one for one in own
     }
@@ -171,9 +173,10 @@ def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], generation: st
         broker = {name: value for name, value in merged(kept.cluster, kept.node).items() if name in BROKER_NAMES}
         for topic in dict.fromkeys(log.topic for log in logs if home_of(log) == home):
             entry = kept.topics.get(topic)
-            below = merged(broker, {} if entry is None else entry.configs, own)
+            kept_settings = merged(broker, {} if entry is None else entry.configs)
+            below = merged(known_settings(kept_settings, Behaviour.of(release)), own)
             try:
-                found[home, topic] = LogConfig.of(merged(below, above), generation=generation)
+                found[home, topic] = LogConfig.of(merged(below, above), release=release)
             except ValueError as error:
                 raise click.UsageError(f"topic {topic} of {topic_file.path(home)}: {error}") from error
     return found

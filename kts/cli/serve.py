@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .inputs import advice_on_locks, json_option, parse_settings, proposal_option, shipped_option, with_proposals
+from .inputs import (
+    advice_on_locks,
+    json_option,
+    parse_settings,
+    proposal_option,
+    release_option,
+    shipped_option,
+    with_proposals,
+)
 from .output import FINE, UNREADABLE, counted, note, print_json, remark, say
 
 if TYPE_CHECKING:
@@ -25,6 +33,7 @@ EPILOG = """\b
 Examples:
   kts serve DIR
   kts serve DIR --listen 127.0.0.1:0 --config num.partitions=3
+  kts serve DIR --release 4.3
   kts serve DIR --config log.message.timestamp.type=LogAppendTime
   kts serve DIR --proposal largest-timestamp --proposal bucket-index
 
@@ -42,6 +51,7 @@ only line on stdout is the address. SIGTERM and Ctrl-C finish the requests in pr
     "--config", "settings", metavar="KEY=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable."
 )
 @proposal_option
+@release_option
 @shipped_option
 @click.option("--insecure", is_flag=True, help="Allow an address that other machines can reach, without a password.")
 @json_option
@@ -50,6 +60,7 @@ def command(
     listen: str,
     settings: tuple[str, ...],
     proposals: tuple[str, ...],
+    release: str | None,
     shipped: bool,
     insecure: bool,
     as_json: bool,
@@ -75,7 +86,8 @@ def command(
     except InvalidRequestError as error:
         raise click.BadParameter(str(error), param_hint="'--listen'") from error
     try:
-        config = BrokerConfig.of(parsed | ({"shipped": "true"} if shipped else {}))
+        named = {"release": release} if release is not None else {}
+        config = BrokerConfig.of(parsed | named | ({"shipped": "true"} if shipped else {}))
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--config'") from error
     logging.basicConfig(level=logging.WARNING, format="kts: %(message)s", stream=sys.stderr)

@@ -13,7 +13,7 @@ import numpy as np
 from kts import arguments
 from kts._codec import Encoder, check_buffer
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, integer
-from kts.behaviour import DEFAULT, Behaviour, generation_of_format
+from kts.behaviour import DEFAULT, Behaviour, generation_of_format, one_release
 from kts.codec.columns import STORED_COLUMNS, iter_decode
 from kts.codec.encode import Rows, encode, int64s
 from kts.codec.layout import CODEC_MASK, HAS_TIMESTAMP, LOG_APPEND_TIME, Entries, same_message_header
@@ -84,6 +84,7 @@ def convert(
     buf: Buffer,
     to_magic: int,
     *,
+    release: str | None = None,
     generation: str | None = None,
     shipped: bool = False,
     down_only: bool = False,
@@ -107,10 +108,13 @@ def convert(
         As in :func:`kts.decode`; an incomplete last entry is left out.
     to_magic : int
         0, 1 or 2.
+    release : str, optional
+        "3.9" converts entry by entry and keeps the codec and the timestamp type of each; so does "4.3", to magic 2
+        alone. "0.10.2" (magic 0 and 1) makes one set of all entries, with the codec of the first, as its fetches do; it
+        returns a buffer without a whole entry unchanged. None is "0.10.2" if neither the buffer nor ``to_magic`` has
+        magic 2, otherwise "3.9".
     generation : str, optional
-        "3.9" converts entry by entry and keeps the codec and the timestamp type of each. "0.10.2" (magic 0 and 1)
-        makes one set of all entries, with the codec of the first, as its fetches do; it returns a buffer without a
-        whole entry unchanged. None is "0.10.2" if neither the buffer nor ``to_magic`` has magic 2, otherwise "3.9".
+        Another word for ``release``.
     shipped : bool
         Act exactly as that release: CRCs are not checked, 3.9 does not up-convert, and errors have the release's codes.
     down_only : bool
@@ -167,7 +171,8 @@ def convert(
     KIP-31, KIP-32.
     """
     arguments.magic("to_magic", to_magic)
-    behaviour = Behaviour.of(DEFAULT.release if generation is None else generation, shipped)
+    named = one_release(release, generation)
+    behaviour = Behaviour.of(named or DEFAULT.release, shipped)
     options = ConvertOptions(
         magic=to_magic,
         as_released=behaviour.converts_as_released,
@@ -185,11 +190,13 @@ def convert(
     check_buffer(buf)
     data = memoryview(buf).cast("B") if memoryview(buf).nbytes else memoryview(b"")
     sources = Sources(data)
-    if generation is None:
+    if named is None:
         newest = max(to_magic, int(sources.magic.max(initial=0)))
         behaviour = Behaviour.of(generation_of_format(newest), shipped)
-    if to_magic > behaviour.greatest_magic:
-        raise ValueError(f"to_magic: {behaviour.release} knows 0 and {behaviour.greatest_magic}, found {to_magic}")
+    least, greatest = behaviour.least_magic, behaviour.greatest_magic
+    if not least <= to_magic <= greatest:
+        known = greatest if least == greatest else f"{least} and {greatest}"
+        raise ValueError(f"to_magic: {behaviour.release} knows {known}, found {to_magic}")
     if has_timestamp and to_magic < 2:
         raise ValueError(f"has_timestamp: only batches of magic 2 have the mark, found to_magic {to_magic}")
     if minus_one_is_a_time and not has_timestamp:

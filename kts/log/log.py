@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from kts.arguments import INT32_MAX, INT64_MAX, INT64_MIN, boolean, integer, optional_offset
+from kts.behaviour import one_release
 from kts.codec.layout import Entries
 from kts.codec.rows import AnyRows, RowSet, encode_rows
 from kts.codec.validate import PRODUCER, Validated, target_codec, validate, validate_follower
@@ -99,7 +100,7 @@ def is_over(since_ms: int, interval_ms: int, now_ms: int) -> bool:
 
 # What the owner of a log needs, first things first; the other names are for kts itself.
 PUBLIC = (
-    *("path", "topic", "partition", "topic_id", "config", "generation", "shipped", "recovered", "closed"),
+    *("path", "topic", "partition", "topic_id", "config", "release", "generation", "shipped", "recovered", "closed"),
     *("append", "append_rows", "append_as_follower", "read", "scan", "offset_for_timestamp", "max_timestamp"),
     *("segments", "log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset", "recovery_point"),
     *("leader_epochs", "producers", "size_bytes", "roll", "roll_if_due", "delete_old_segments", "truncate_to"),
@@ -117,8 +118,11 @@ class Log:
         ``<log directory>/<topic>-<partition>``; created if it is missing.
     config : LogConfig or mapping, optional
         The topic's settings by Kafka's names.
+    release : str, optional
+        The release of Kafka whose rules apply: "0.10.2", "3.9" or "4.3". None follows the message format, and is 3.9
+        for record batches.
     generation : str, optional
-        "0.10.2" or "3.9"; None follows the message format.
+        Another word for ``release``.
     shipped : bool
         Behave exactly as that Kafka release does, also where the default differs (docs/differences.md lists where).
     clock : callable, optional
@@ -173,6 +177,7 @@ class Log:
         path: str | os.PathLike[str],
         config: LogConfig | Mapping[str, Any] | None = None,
         *,
+        release: str | None = None,
         generation: str | None = None,
         shipped: bool = False,
         clock: Callable[[], int] | None = None,
@@ -185,8 +190,8 @@ class Log:
         producer_id_expiration_ms: int = EXPIRATION_MS,
     ) -> None:
         self.path, self.topic, self.partition = _partition_directory(path)
-        self._pinned_generation = generation
-        self.config = LogConfig.of(config, generation=generation)
+        self._pinned_release = one_release(release, generation)
+        self.config = LogConfig.of(config, release=self._pinned_release)
         self.behaviour = self.config.behaviour(shipped)
         self._process = os.getpid()
         self._clock = wall_clock if clock is None else _checked_clock(clock)
@@ -304,12 +309,17 @@ class Log:
         times = [time for segment in seen.segments if (time := segment.claimed_timestamp_ms) is not None]
         parts = [repr(self.path), f"log_start_offset={seen.log_start_offset}", f"log_end_offset={seen.end_offset}"]
         parts += [f"largest_timestamp={show_time(max(times))}"] if times else []
-        return [*parts, f"segments={len(seen.segments)}", f"generation={self.generation!r}", *["closed"] * self.closed]
+        return [*parts, f"segments={len(seen.segments)}", f"release={self.release!r}", *["closed"] * self.closed]
+
+    @property
+    def release(self) -> str:
+        """The release that is followed: "0.10.2", "3.9" or "4.3"."""
+        return self.behaviour.release
 
     @property
     def generation(self) -> str:
-        """The generation that is followed: "0.10.2" or "3.9"."""
-        return self.behaviour.release
+        """Another word for ``release``."""
+        return self.release
 
     @property
     def shipped(self) -> bool:
@@ -557,7 +567,7 @@ class Log:
             Log(
                 self.path,
                 self.config,
-                generation=self._pinned_generation,
+                release=self._pinned_release,
                 shipped=self.shipped,
                 clock=self._clock,
                 create=False,
@@ -822,6 +832,8 @@ class Log:
                 active.rest()
                 files.remove(active.path)
             else:
+                if self.behaviour.makes_index_before_roll:
+                    active.offset_index  # noqa: B018
                 self._rename_deleted([active], now_ms)
             new = open_segment(self.path, active.base_offset, self.config, self.behaviour, now_ms)
             self._publish((*self._view.segments[:-1], new))
@@ -1161,7 +1173,7 @@ class Log:
         Notes
         -----
         Index spacing and size, jitter and preallocation take effect with the next segment, the message format with the
-        next append, everything else at once. If the format changes the generation, or the settings for timestamps
+        next append, everything else at once. If the format changes the release, or the settings for timestamps
         before 1970 change, the segments are closed and loaded again; readers wait for that. A listener's index that is
         switched on is built from the log.
 
@@ -1169,7 +1181,7 @@ class Log:
         """
         with self._lock:
             self._check_open()
-            new, old = LogConfig.of(config, generation=self._pinned_generation), self.config
+            new, old = LogConfig.of(config, release=self._pinned_release), self.config
             if new.behaviour(self.shipped) is not self.behaviour:
                 with self._close_if_in_doubt(), self._readers.excluded():
                     self._load_again(new)

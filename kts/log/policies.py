@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kts.arguments import INT32_MAX, INT64_MAX
 from kts.behaviour import DEFAULT, KAFKA_TIMES, Behaviour, TimeRules
-from kts.config import LogConfig, extension
+from kts.config import DIFFERENCE, LogConfig, extension
 from kts.dataset.partition import PartitionLog
 from kts.segment.rereading import settled
 from kts.segment.search import largest_ms
@@ -255,9 +255,11 @@ def roll_warning(config: LogConfig) -> str | None:
         return None
     by_clock = rule == CLOCK
     before = after = config.message_timestamp_difference_max_ms
-    by_one = not config.behaviour().limits_before_and_after
+    behaviour = config.behaviour()
+    by_one = not behaviour.limits_before_and_after
     if not by_one:
-        by_one = before == config.message_timestamp_before_max_ms == config.message_timestamp_after_max_ms
+        equal = before == config.message_timestamp_before_max_ms == config.message_timestamp_after_max_ms
+        by_one = equal and DIFFERENCE not in behaviour.unknown_settings
         before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     jitter = max(min(config.segment_jitter_ms, config.segment_ms) - 1, 0)
     limits = {"before": before} if by_clock else {"before": before, "after": after}

@@ -2,6 +2,7 @@
 #ifndef KTS_ENTRIES_H
 #define KTS_ENTRIES_H
 
+#include "codecs.h"
 #include "crc.h"
 #include "format.h"
 #include "refusals.h"
@@ -126,6 +127,18 @@ static inline int kts_message_body(const uint8_t *key_at, const uint8_t *end, st
     return left == e->payload_size ? KTS_OK : kts_fail(err, KTS_MESSAGE_REST, n, left - e->payload_size);
 }
 
+/* The value of a wrapper after its header was read: KTS_OK or KTS_FAILED. Bytes after it do not count, as in Kafka. */
+static inline int kts_wrapper_value(struct kts_entry *e, struct kts_error *err) {
+    if (e->codec > KTS_LAST_CODEC)
+        return kts_fail(err, KTS_BAD_CODEC, e->codec, KTS_LAST_CODEC);
+    if (!kts_carries(e->magic, e->codec))
+        return kts_fail(err, KTS_WRAPPER_CODEC, e->codec, e->magic);
+    if (kts_message_body(e->p + (e->magic ? KTS_V1_KEY_AT : KTS_V0_KEY_AT), e->p + e->size, e, err) &&
+        err->reason != KTS_MESSAGE_REST)
+        return KTS_FAILED;
+    return e->payload == NULL ? kts_fail(err, KTS_WRAPPER_NULL, 0, 0) : KTS_OK;
+}
+
 /* The size of the inner message at p, including 12 bytes of overhead: KTS_OK, KTS_END if fewer bytes are left,
  * KTS_FAILED if it is too small; `stated` is the size field. */
 static inline int kts_inner_size(const uint8_t *p, int64_t left, int64_t *size, int32_t *stated) {
@@ -136,6 +149,31 @@ static inline int kts_inner_size(const uint8_t *p, int64_t left, int64_t *size, 
         return KTS_FAILED;
     *size = (int64_t)*stated + KTS_OVERHEAD;
     return *size > left ? KTS_END : KTS_OK;
+}
+
+/* The offset of the first message of a wrapper whose value is p[0:n] decompressed: KTS_OK or KTS_FAILED. Nothing is read
+ * but sizes, offsets and whether the first one is compressed (AbstractLegacyRecordBatch.DeepRecordsIterator). */
+static inline int kts_first_inner_offset(const uint8_t *p, int64_t n, const struct kts_entry *outer, int64_t *offset,
+                                         struct kts_error *err) {
+    const uint8_t *at = p;
+    int64_t size = 0, last = 0;
+    int32_t stated = 0;
+    int status;
+    for (; (status = kts_inner_size(at, p + n - at, &size, &stated)) == KTS_OK; at += size)
+        last = kts_i64(at);
+    if (status == KTS_FAILED)
+        return kts_fail(err, KTS_SHORT_INNER, stated, KTS_V0_LEAST);
+    if (at == p)
+        return kts_fail(err, KTS_WRAPPER_EMPTY, 0, 0);
+    if (p[KTS_MESSAGE_ATTRIBUTES_AT] & KTS_CODEC_MASK)
+        return kts_fail(err, KTS_NESTED, p[KTS_MESSAGE_ATTRIBUTES_AT] & KTS_CODEC_MASK, 0);
+    *offset = kts_i64(p);
+    if (outer->magic == 0 || outer->offset == 0)
+        return KTS_OK;
+    if (outer->offset < last)
+        return kts_fail(err, KTS_WRAPPER_OFFSET, outer->offset, last);
+    *offset = kts_plus(*offset, kts_minus(outer->offset, last));
+    return KTS_OK;
 }
 
 /* Whether the stored CRC is the computed one; err->a and err->b are set to both. */

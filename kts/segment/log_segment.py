@@ -7,13 +7,14 @@ import os
 import threading
 import weakref
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kts.arguments import INT32_MAX, INT64_MAX
+from kts._codec import first_offset
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MAX
 from kts.behaviour import NOTHING, Behaviour
 from kts.codec.layout import Entries, Entry
 from kts.codec.refusals import as_shipped
@@ -473,10 +474,34 @@ class LogSegment:
     def translate_offset(self, offset: int, start_position: int = 0) -> Entry | None:
         """The first entry at or after ``start_position`` that reaches an offset; None if none does."""
         start = max(self.start_of(offset), start_position)
-        for entry in shallow_entries(self.log_file(), start, self.size, self.behaviour, self.path):
+        entries = shallow_entries(self.log_file(), start, self.size, self.behaviour, self.path)
+        if self.behaviour.searches_by_base_offset:
+            return self._found_by_base_offset(entries, offset)
+        for entry in entries:
             if entry.last_offset >= offset:
                 return entry
         return None
+
+    def _found_by_base_offset(self, entries: Iterable[Entry], offset: int) -> Entry | None:
+        """The entry that has an offset, else the first that begins after it; as Kafka since 4.1, of rising offsets."""
+        before: Entry | None = None
+        for entry in entries:
+            base = self._base_offset_of(entry)
+            if base == offset:
+                return entry
+            if base > offset:
+                return before if before is not None and before.last_offset >= offset else entry
+            before = entry
+        return before if before is not None and before.last_offset >= offset else None
+
+    def _base_offset_of(self, entry: Entry) -> int:
+        """The offset of the first record, for which a wrapper is opened."""
+        if entry.magic == 2 or is_plain(entry):
+            return entry.base_offset
+        try:
+            return first_offset(self.log_file().read(entry.position, entry.size), DEFAULT_MAX_DECOMPRESSED_BYTES)
+        except CorruptRecordError as error:
+            raise as_shipped(error, self.behaviour) from error
 
     def read(
         self,

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kts.arguments import INT64_MAX, boolean, show_address
+from kts.behaviour import one_release
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.extensions import BrokerExtension
@@ -54,6 +55,9 @@ class KtsBroker:
         The log directory, which is kept. None creates a temporary one, which ``close`` removes.
     config : mapping, optional
         A broker's settings by Kafka's names, topic defaults by their ``log.*`` names.
+    release : str, optional
+        The release of Kafka whose rules and settings apply: "0.10.2", "3.9" or "4.3". None is 3.9. ``generation`` means
+        the same.
     time : int or datetime, optional
         Stops the broker's clock at this time, as ``set_time`` does; None follows the wall clock.
     host, port : str, int
@@ -91,6 +95,8 @@ class KtsBroker:
         directory: str | PathLike[str] | None = None,
         config: Mapping[str, Any] | None = None,
         *,
+        release: str | None = None,
+        generation: str | None = None,
         time: int | datetime | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -99,7 +105,8 @@ class KtsBroker:
     ) -> None:
         self.clock = Clock(time)
         self._extensions = tuple(extensions)
-        self._config = {**DEFAULTS, **(config or {})}
+        named = one_release(release, generation)
+        self._config = {**DEFAULTS, **(config or {}), **({} if named is None else {"release": named})}
         self._process = os.getpid()
         self._temporary: weakref.finalize[[str, int], Any] | None = None
         if directory is None:

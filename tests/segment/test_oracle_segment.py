@@ -8,6 +8,6 @@ from support.oracle.oracle_segment import segment
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("generation", ["0.10.2", "3.9"])
+@pytest.mark.parametrize("generation", ["0.10.2", "3.9", "4.3"])
 def test_segments_answer_every_step_as_kafka_does(generation: str) -> None:
     judge(f"segment-{generation}", segment, [])

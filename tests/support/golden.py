@@ -50,6 +50,11 @@ def oracle_file(name: str) -> Path:
     return data_root() / "oracle" / f"{name}.jsonl.gz"
 
 
+def carries_samples() -> bool:
+    """Whether verdicts are read from `tests/data`, which has a sample of some families."""
+    return data_root() == (TESTS / "data").resolve()
+
+
 def oracle_cases(name: str) -> list[dict[str, Any]]:
     """All cases of one file of recorded verdicts, as `oracle_cases("decode-3.9")`."""
     return json_lines(oracle_file(name))

@@ -118,6 +118,26 @@ def test_the_ini_file_sets_every_broker(project: Path) -> None:
     assert "expected name=value, found 'nonsense'" in pytest_run(project).stdout
 
 
+def test_the_ini_file_names_the_release_and_a_marker_another(project: Path) -> None:
+    (project / "pytest.ini").write_text("[pytest]\nkts_release = 4.3\n")
+    uses = """
+import pytest
+
+def test_of_the_ini_file(kts_broker, kts_broker_factory):
+    kts_broker.create_topic("t")
+    assert kts_broker.log("t").release == "4.3"
+    other = kts_broker_factory(release="3.9")
+    other.create_topic("t")
+    assert other.log("t").release == "3.9"
+
+@pytest.mark.kts_broker(release="0.10.2")
+def test_of_a_marker(kts_broker):
+    kts_broker.create_topic("t")
+    assert kts_broker.log("t").release == "0.10.2"
+"""
+    assert passed(pytest_run(project, test_release=uses)) == 2
+
+
 def test_wrong_markers_are_told(project: Path) -> None:
     uses = """
 import pytest
@@ -136,7 +156,7 @@ def test_bad_setting(kts_broker):
 """
     done = pytest_run(project, test_wrong=uses)
     assert "3 errors" in done.stdout
-    assert "expected config=, topics=, time= or directory=" in done.stdout
+    assert "expected names, as release=" in done.stdout
     assert "colour" in done.stdout
     assert "log.retention.hours: expected an integer, found 'soon'" in done.stdout
 

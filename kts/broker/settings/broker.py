@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from kts.arguments import INT16_MAX, INT32_MAX, INT64_MAX
-from kts.behaviour import generation_of_format
+from kts.behaviour import Behaviour, generation_of_format, one_release
 from kts.broker.settings.inert import INERT, check_cleaner, check_inert
 from kts.broker.settings.topic import (
     ALL_SETTINGS,
@@ -17,10 +17,11 @@ from kts.broker.settings.topic import (
     MINUTE_MS,
     ConfigType,
     check_level,
+    check_together,
     log_config,
     merged,
 )
-from kts.config import FORMAT_VERSIONS, LogConfig, found_version
+from kts.config import FORMAT_VERSIONS, LogConfig, found_version, known_settings, unknown_names
 
 
 class BrokerSetting(NamedTuple):
@@ -34,8 +35,8 @@ class BrokerSetting(NamedTuple):
 
 
 # Name, type, default, least value. These defaults differ from Kafka's: `queued.max.request.bytes` (-1),
-# `offsets.topic.num.partitions` (50), `group.initial.rebalance.delay.ms` (3000). `cluster.id`, `shipped` and
-# `shipped.search` are kts's own settings.
+# `offsets.topic.num.partitions` (50), `group.initial.rebalance.delay.ms` (3000). `cluster.id`, `release`, `shipped`
+# and `shipped.search` are kts's own settings.
 _TABLE = """\
 node.id                                          INT      1                     0
 broker.id                                        INT      -1                   -1
@@ -74,6 +75,7 @@ offsets.topic.compression.codec                  INT      0
 offsets.load.buffer.size                         INT      5242880               1
 offsets.commit.timeout.ms                        INT      5000                  1
 transaction.max.timeout.ms                       INT      900000                1
+release                                          STRING   -
 shipped                                          BOOLEAN  false
 shipped.search                                   BOOLEAN  false
 """
@@ -90,7 +92,7 @@ SETTINGS = {setting.name: setting for setting in map(_parsed, _TABLE.splitlines(
 # Names of server properties without a meaning here: other nodes, security, threads, cleaning, tiered storage.
 _ELSEWHERE = re.compile(
     r"(advertised|alter\.config|authorizer|auto|background|broker|client|compression|confluent|connection|control|controller"
-    r"|controlled|create\.topic|delegation|delete\.records|early|eligible|fetch|group|host|initial|inter|kafka|leader"
+    r"|controlled|create\.topic|delegation|delete\.records|cordoned|early|eligible|fetch|group|host|initial|inter|kafka|leader"
     r"|listener|log\.cleaner|log\.dir\.failure|log\.initial|max\.connection|max\.incremental|max\.request|metadata|metric"
     r"|num\.io|num\.network|num\.recovery|num\.replica|password|principal|producer\.purgatory|quota|queued|remote|replica"
     r"|replication|request|reserved|rack|sasl|security|server|share|socket|ssl|super|telemetry|transaction|transactional"
@@ -107,14 +109,15 @@ class BrokerConfig:
         The given settings, by Kafka's names.
     topic_defaults : dict of str to str
         Those of them that are defaults of topics.
-    generation : str
-        The rules of the logs: "0.10.2" if ``inter.broker.protocol.version`` is below 0.11, else "3.9".
+    followed : str
+        The release whose rules the logs follow: ``release`` if it is set, else "0.10.2" if
+        ``inter.broker.protocol.version`` is below 0.11, else "3.9".
 
     Notes
     -----
-    Server properties without a meaning here are ignored, unknown names refused.
+    Server properties without a meaning here are ignored, names that the release does not know are refused.
 
-    Source: KafkaConfig, ServerLogConfigs, GroupCoordinatorConfig (3.9).
+    Source: KafkaConfig, ServerLogConfigs, GroupCoordinatorConfig (3.9, 4.3).
     """
 
     def __init__(self, values: Mapping[str, Any], static: dict[str, str], topic_defaults: dict[str, str]) -> None:
@@ -147,7 +150,10 @@ class BrokerConfig:
         static = {key: _text(key, value) for key, value in (config or {}).items() if value is not None}
         values = {setting.name: _value(setting, setting.default) for setting in SETTINGS.values()}
         topic_defaults: dict[str, str] = {}
+        gone = unknown_names(Behaviour.of(_followed(static.get("release", ""), "")))
         for name, text in static.items():
+            if name in gone:
+                raise ValueError(f"config: unknown setting {name!r} in {static['release']}")
             if name in BROKER_NAMES:
                 topic_defaults[name] = text
             if name in SETTINGS:
@@ -161,7 +167,7 @@ class BrokerConfig:
         if "node.id" not in static and values["broker.id"] >= 0:
             values["node.id"] = values["broker.id"]
         made = cls(values, static, topic_defaults)
-        check_level(topic_defaults)
+        check_level(topic_defaults, made.behaviour)
         check_inert(static)
         check_cleaner(static, static)
         made.log_config({})  # raises if one is wrong
@@ -174,9 +180,19 @@ class BrokerConfig:
         return "node.id" in self.static or int(self.static.get("broker.id", -1)) >= 0
 
     @cached_property
+    def followed(self) -> str:
+        """The release whose rules the logs follow."""
+        return _followed(self.release, self.inter_broker_protocol_version)
+
+    @property
     def generation(self) -> str:
-        """The rules of the logs: "0.10.2" or "3.9"."""
-        return generation_of_format(2 if _release(self.inter_broker_protocol_version) >= _release("0.11.0") else 1)
+        """Another word for ``followed``."""
+        return self.followed
+
+    @property
+    def behaviour(self) -> Behaviour:
+        """The rules of that release, as kts follows it by default."""
+        return Behaviour.of(self.followed)
 
     @cached_property
     def advertised_listener(self) -> tuple[str, int] | None:
@@ -222,12 +238,13 @@ class BrokerConfig:
         ValueError
             An unknown name or a bad value, or a message format newer than ``inter.broker.protocol.version``.
         """
-        changed = {name: value for name, value in (dynamic or {}).items() if name in BROKER_NAMES}
+        known = known_settings(dynamic or {}, self.behaviour)
+        changed = {name: value for name, value in known.items() if name in BROKER_NAMES}
         defaults = merged(self.topic_defaults, changed)
         spoken = self.inter_broker_protocol_version
         if self.implied_format is not None:
             defaults.setdefault("log.message.format.version", self.implied_format)
-        config = log_config(defaults, topic, self.generation)
+        config = log_config(defaults, topic, self.followed)
         if _release(config.message_format_version) > _release(spoken):
             found = f"found {config.message_format_version}"
             raise ValueError(
@@ -235,10 +252,32 @@ class BrokerConfig:
             )
         return config
 
+    def checked_topic(
+        self, topic: Mapping[str, str], dynamic: Mapping[str, str], existing: Mapping[str, str] | None = None
+    ) -> LogConfig:
+        """The log configuration of a topic that gets these own settings in place of existing ones.
+
+        Raises
+        ------
+        ValueError
+            As ``log_config``; or the settings contradict each other.
+        """
+        config = self.log_config(topic, dynamic)
+        tiers = self.static.get("remote.log.storage.system.enable", "").lower() == "true"
+        broker = merged(self.topic_defaults, {**self.static, **dynamic})
+        check_together(broker, topic, config, existing=existing, tiers=tiers)
+        return config
+
     @property
     def offsets_retention_ms(self) -> int:
         """``offsets.retention.minutes`` in ms."""
         return int(self.offsets_retention_minutes) * MINUTE_MS
+
+
+def _followed(release: str, spoken: str) -> str:
+    """The release that is named, else that of an ``inter.broker.protocol.version``."""
+    named = one_release(release or None, None)
+    return named or generation_of_format(2 if not spoken or _release(spoken) >= _release("0.11.0") else 1)
 
 
 def _release(version: str) -> int:

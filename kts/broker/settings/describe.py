@@ -9,8 +9,10 @@ import math
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import IntEnum
+from functools import cache
 from typing import Any, NamedTuple
 
+from kts.behaviour import DEFAULT, Behaviour
 from kts.broker.settings.broker import SETTINGS, BrokerConfig
 from kts.broker.settings.documentation import documentation as documented
 from kts.broker.settings.inert import CHANGEABLE, INERT
@@ -24,8 +26,10 @@ from kts.broker.settings.topic import (
     TopicSetting,
     merged,
     parse_double,
+    settings_of,
     static_defaults,
 )
+from kts.config import parse_names, unknown_names
 
 
 class ConfigSource(IntEnum):
@@ -47,11 +51,14 @@ class Levels(NamedTuple):
         Changed while it runs, for this broker and for all.
     static : mapping
         Given at the start.
+    behaviour : Behaviour
+        Of the release whose settings these are.
     """
 
     node: Mapping[str, str]
     cluster: Mapping[str, str]
     static: Mapping[str, str]
+    behaviour: Behaviour = DEFAULT
 
     @property
     def given(self) -> set[str]:
@@ -65,7 +72,7 @@ def levels(config: BrokerConfig, node: Mapping[str, str], cluster: Mapping[str, 
     implied = config.implied_format
     if implied is not None:
         static.setdefault("log.message.format.version", implied)
-    return Levels(node, cluster, static)
+    return Levels(node, cluster, static, config.behaviour)
 
 
 def topic_entries(
@@ -85,10 +92,11 @@ def topic_entries(
         Include the sentence about each.
     """
     of_ours = OWN_BROKER_NAMES & of_broker.given
-    shown = TOPIC_SETTINGS | {
+    known = settings_of(of_broker.behaviour)
+    shown = {name: known[name] for name in TOPIC_SETTINGS if name in known} | {
         name: one
         for name, one in OWN_SETTINGS.items()
-        if name in own or not of_ours.isdisjoint(each for each, _ in one.synonyms)
+        if name in known and (name in own or not of_ours.isdisjoint(each for each, _ in one.synonyms))
     }
     wanted = shown if not keys else {name: shown[name] for name in dict.fromkeys(keys) if name in shown}
     entries = []
@@ -96,7 +104,8 @@ def topic_entries(
         first = setting.synonyms[0][0] if setting.synonyms else None
         all_synonyms = [] if first is None else _synonyms(first, [one for one, _ in setting.synonyms], of_broker)
         if (given := _given(name, own)) is not None:
-            all_synonyms.insert(0, _synonym(given, _normal(setting.type, own[given]), ConfigSource.TOPIC_CONFIG))
+            value = _normal(setting.type, own[given], of_broker.behaviour)
+            all_synonyms.insert(0, _synonym(given, value, ConfigSource.TOPIC_CONFIG))
         value = _topic_value(setting, own, of_broker)
         entries.append(_entry(name, value, setting.type, all_synonyms, synonyms, read_only=False))
     return _documented(entries) if documentation else entries
@@ -125,6 +134,7 @@ def broker_entries(
     """The settings of the broker, or with ``cluster_only`` those that were changed for all brokers."""
     hidden = OWN_BROKER_NAMES - of_broker.given
     everything = {*SETTINGS, *BROKER_NAMES, *INERT, *of_broker.static} - _NOT_TOLD - hidden
+    everything -= unknown_names(of_broker.behaviour)
     names = sorted(of_broker.cluster if cluster_only else everything)
     entries = []
     for name in names:
@@ -137,9 +147,9 @@ def broker_entries(
             found = [one for one in found if one["source"] == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG]
         kind = _broker_type(name)
         in_force = found and found[0]["name"] in (name, *ALIASES.get(name, ()))
-        value = _normal(kind, found[0]["value"]) if in_force else None
+        value = _normal(kind, found[0]["value"], of_broker.behaviour) if in_force else None
         if name in SETTINGS and not found:
-            value = _normal(kind, SETTINGS[name].default) or None
+            value = _normal(kind, SETTINGS[name].default, of_broker.behaviour) or None
         if name == "node.id":
             value = str(config.node_id)
         entries.append(_entry(name, value, kind, found, synonyms, read_only=name not in CHANGEABLE))
@@ -188,7 +198,7 @@ def _synonyms(name: str, alike: list[str], of_broker: Levels) -> list[dict[str, 
         (of_broker.node, ConfigSource.DYNAMIC_BROKER_CONFIG),
         (of_broker.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
         (of_broker.static, ConfigSource.STATIC_BROKER_CONFIG),
-        (_DEFAULTS, ConfigSource.DEFAULT_CONFIG),
+        (_defaults(of_broker.behaviour), ConfigSource.DEFAULT_CONFIG),
     )
     for values, source in ranked:
         found += [_synonym(one, values[one], source) for one in alike if one in values]
@@ -200,25 +210,29 @@ def _synonyms(name: str, alike: list[str], of_broker: Levels) -> list[dict[str, 
 
 _UNKNOWN = 0  # the type of an unknown setting
 _NOT_TOLD = {"producer.id.expiration.check.interval.ms"}  # internal in Kafka
-_DEFAULTS = {
-    **{one.name: one.default for one in SETTINGS.values() if one.default},
-    **static_defaults(),
-    **{one.name: one.default for one in INERT.values() if one.default is not None},
-}
+
+
+@cache
+def _defaults(behaviour: Behaviour) -> dict[str, str]:
+    return {
+        **{one.name: one.default for one in SETTINGS.values() if one.default},
+        **static_defaults(behaviour),
+        **{one.name: one.default for one in INERT.values() if one.default is not None},
+    }
 
 
 def _topic_value(setting: TopicSetting, own: Mapping[str, str], of_broker: Levels) -> str:
     if (given := _given(setting.name, own)) is not None:
-        return _normal(setting.type, own[given])
+        return _normal(setting.type, own[given], of_broker.behaviour)
     of_levels = merged(of_broker.static, of_broker.cluster, of_broker.node)
     for name, unit in setting.synonyms:
         if (given := _given(name, of_levels)) is not None:
-            value = _normal(setting.type, of_levels[given])
+            value = _normal(setting.type, of_levels[given], of_broker.behaviour)
             return str(max(int(value), -1) * unit if int(value) > 0 else value) if unit > 1 else value
     return setting.default
 
 
-def _normal(kind: int, value: str) -> str:
+def _normal(kind: int, value: str, behaviour: Behaviour) -> str:
     """A value as Kafka formats it."""
     text = value.strip()
     if kind == ConfigType.BOOLEAN:
@@ -228,7 +242,7 @@ def _normal(kind: int, value: str) -> str:
     if kind == ConfigType.DOUBLE:
         return _double(text)
     if kind == ConfigType.LIST:
-        return ",".join(part.strip() for part in text.split(",")) if text else ""
+        return ",".join(parse_names("", text, behaviour))
     return text
 
 

@@ -1,21 +1,37 @@
 """The settings of topics: types, defaults, and the broker settings that their defaults come from.
 
-Source: LogConfig, ServerTopicConfigSynonyms, TopicConfig (3.9).
+Source: LogConfig, ServerTopicConfigSynonyms, TopicConfig (3.9, 4.3); ThrottledReplicaListValidator, GzipCompression.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from enum import IntEnum
+from functools import cache
 from typing import NamedTuple
 
-from kts.arguments import INT64_MAX
-from kts.config import DIFFERENCE, DIFFERENCE_NAMES, KIP_32_NAMES, WITHOUT_EFFECT, LogConfig, check_difference
+from kts.arguments import INT16_MAX, INT32_MAX, INT64_MAX
+from kts.behaviour import DEFAULT, Behaviour
+from kts.config import (
+    DIFFERENCE,
+    DIFFERENCE_NAMES,
+    KIP_32_NAMES,
+    WITHOUT_EFFECT,
+    LogConfig,
+    check_difference,
+    parse_integer,
+    parse_names,
+    unknown_names,
+)
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
-_DOUBLE = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|NaN|Infinity)", re.ASCII)
+_DOUBLE = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?|NaN|Infinity)", re.ASCII)
+_HEX_DOUBLE = re.compile(r"([+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[dDfF]?")
+_REPLICA = re.compile(r"[0-9]+:[0-9]+")
+NO_OWN_RETENTION = -2  # local.retention.ms and .bytes: the same as retention.ms and .bytes
 
 
 class ConfigType(IntEnum):
@@ -116,6 +132,7 @@ _OF_KIP_32 = TOPIC_SETTINGS[DIFFERENCE]._replace(name=KIP_32_NAMES[0])
 ALIASES = dict.fromkeys((DIFFERENCE, f"log.{DIFFERENCE}"), KIP_32_NAMES)
 OWN_SETTINGS = {setting.name: setting for setting in (*map(_parsed, _OWN_TABLE.splitlines()), _OF_KIP_32)}
 ALL_SETTINGS = OWN_SETTINGS | TOPIC_SETTINGS  # Kafka's last, whose broker names KIP-32's setting shares
+INTEGERS = {ConfigType.INT: INT32_MAX, ConfigType.LONG: INT64_MAX, ConfigType.SHORT: INT16_MAX}
 BROKER_NAMES = {
     **dict.fromkeys(KIP_32_NAMES, _OF_KIP_32),
     **{name: setting for setting in ALL_SETTINGS.values() for name, _ in setting.synonyms},
@@ -136,18 +153,34 @@ def merged(*levels: Mapping[str, str]) -> dict[str, str]:
     return made
 
 
-def static_defaults() -> dict[str, str]:
+@cache
+def settings_of(behaviour: Behaviour) -> dict[str, TopicSetting]:
+    """Every setting that a topic may have in a release, with its defaults; Kafka's last."""
+    gone = unknown_names(behaviour)
+    made = {name: setting for name, setting in ALL_SETTINGS.items() if name not in gone}
+    for name in ("max.message.bytes", "message.timestamp.after.max.ms"):
+        made[name] = made[name]._replace(default=str(getattr(behaviour, name.replace(".", "_"))))
+    return made
+
+
+@cache
+def static_defaults(behaviour: Behaviour) -> dict[str, str]:
     """The broker settings' default values by name, without those that have none."""
     made = {}
-    for setting in ALL_SETTINGS.values():
+    for setting in settings_of(behaviour).values():
         if setting.synonyms:
             name, unit = setting.synonyms[-1]
             made[name] = setting.default if unit == 1 else str(int(setting.default) // unit)
     return made
 
 
-def check_level(configs: Mapping[str, str]) -> None:
+def check_level(configs: Mapping[str, str], behaviour: Behaviour = DEFAULT) -> None:
     """Refuse two values of one setting, and bad values of settings that have no effect on a log.
+
+    Parameters
+    ----------
+    behaviour : Behaviour
+        Of the release that says how lists are written.
 
     Raises
     ------
@@ -162,28 +195,101 @@ def check_level(configs: Mapping[str, str]) -> None:
             continue
         if setting.type is ConfigType.BOOLEAN and value.lower() not in ("true", "false"):
             raise ValueError(f"{name}: expected true or false, found {value!r}")
-        if setting.type in (ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE):
-            _check_number(setting, name, value)
+        if setting.type is ConfigType.DOUBLE:
+            _check_double(setting, name, value)
+        if setting.type in INTEGERS:
+            _check_integer(setting, name, value)
+        if setting.type is ConfigType.LIST:
+            _check_replicas(name, parse_names(name, value, behaviour))
 
 
 def parse_double(text: str) -> float | None:
     """A number as Java's ``Double`` parses it; None for other text."""
-    return float(text) if _DOUBLE.fullmatch(text) else None
+    if (found := _HEX_DOUBLE.fullmatch(text)) is not None:
+        return float.fromhex(found[1])
+    return float(text.rstrip("dDfF")) if _DOUBLE.fullmatch(text) else None
 
 
-def _check_number(setting: TopicSetting, name: str, value: str) -> None:
-    try:
-        number = parse_double(value) if setting.type is ConfigType.DOUBLE else int(value)
-    except ValueError:
-        number = None
+def _check_double(setting: TopicSetting, name: str, value: str) -> None:
+    number, low, high = parse_double(value), setting.least, setting.greatest
     if number is None:
         raise ValueError(f"{name}: expected a number, found {value!r}")
+    if low is not None and high is not None and not (math.isnan(number) or low <= number <= high):
+        raise ValueError(f"{name}: expected {low:g} to {high:g}, found {value!r}")
+
+
+def _check_integer(setting: TopicSetting, name: str, value: str) -> None:
+    most = INTEGERS[setting.type]
     low, high = setting.least, setting.greatest
-    if (low is not None and not number >= low) or (high is not None and not number <= high):
-        raise ValueError(f"{name}: expected {low:g} to {'any' if high is None else f'{high:g}'}, found {value!r}")
+    number = parse_integer(name, value, -most - 1 if low is None else int(low), most if high is None else int(high))
+    if number == 0 and setting.name == "compression.gzip.level":
+        raise ValueError(f"{name}: expected 1 to 9, or -1 for the default, found {value!r}")
 
 
-def log_config(broker: Mapping[str, str], topic: Mapping[str, str], generation: str) -> LogConfig:
+def _check_replicas(name: str, replicas: list[str]) -> None:
+    if replicas != ["*"] and not all(map(_REPLICA.fullmatch, replicas)):
+        raise ValueError(f"{name}: expected * or PARTITION:BROKER,PARTITION:BROKER,..., found {','.join(replicas)!r}")
+
+
+def check_together(
+    broker: Mapping[str, str],
+    topic: Mapping[str, str],
+    config: LogConfig,
+    *,
+    existing: Mapping[str, str] | None = None,
+    tiers: bool = False,
+) -> None:
+    """Refuse settings of a topic that contradict each other, or those it had.
+
+    Parameters
+    ----------
+    broker, topic : mapping
+        The settings that ``config`` was made of.
+    existing : mapping, optional
+        The topic's own settings before.
+    tiers : bool
+        Whether the cluster has tiered storage.
+
+    Raises
+    ------
+    ValueError
+        Names the settings and their values.
+
+    Notes
+    -----
+    Source: LogConfig.validateTopicLogConfigValues (3.9, 4.3).
+    """
+
+    def in_force(name: str) -> str:
+        setting = TOPIC_SETTINGS[name]
+        levels = [topic.get(name), *(broker.get(one) for one, _ in setting.synonyms), setting.default]
+        return next(value for value in levels if value is not None).strip().lower()
+
+    least, most = int(in_force("min.compaction.lag.ms")), config.max_compaction_lag_ms
+    if least > most:
+        raise ValueError(f"min.compaction.lag.ms: expected at most max.compaction.lag.ms {most}, found {least}")
+    if in_force("remote.storage.enable") != "true":
+        before = (existing or {}).get("remote.storage.enable", "false").strip().lower()
+        if before == "true" and in_force("remote.log.delete.on.disable") != "true":
+            expected = "expected true, or remote.log.delete.on.disable=true to delete what is in tiered storage"
+            raise ValueError(f"remote.storage.enable: {expected}, found false")
+        return
+    if not tiers:
+        raise ValueError("remote.storage.enable: expected false, as the broker has no tiered storage, found true")
+    if config.compacted:
+        raise ValueError(f"cleanup.policy: expected delete in tiered storage, found {config.cleanup_policy!r}")
+    only_reads = in_force("remote.log.copy.disable") == "true"
+    for name, total in (("retention.bytes", config.retention_bytes), ("retention.ms", config.retention_ms)):
+        local = int(in_force(f"local.{name}"))
+        if local == NO_OWN_RETENTION or (local == total and only_reads):
+            continue
+        if only_reads:
+            raise ValueError(f"local.{name}: expected {name} {total} where nothing is copied, found {local}")
+        if total >= 0 and not 0 <= local <= total:
+            raise ValueError(f"local.{name}: expected 0 to {name} {total}, found {local}")
+
+
+def log_config(broker: Mapping[str, str], topic: Mapping[str, str], release: str) -> LogConfig:
     """The configuration of a topic's log.
 
     Parameters
@@ -192,21 +298,23 @@ def log_config(broker: Mapping[str, str], topic: Mapping[str, str], generation: 
         The broker's settings.
     topic : mapping
         The topic's own settings.
-    generation : str
-        "0.10.2" or "3.9".
+    release : str
+        "0.10.2", "3.9" or "4.3".
 
     Raises
     ------
     ValueError
         An unknown name or a bad value.
     """
+    behaviour = Behaviour.of(release)
+    known = settings_of(behaviour)
     for name in topic:
-        if name not in ALL_SETTINGS:
-            if name in BROKER_NAMES:
+        if name not in known:
+            if name in BROKER_NAMES and name not in unknown_names(behaviour):
                 raise ValueError(
                     f"unknown topic setting {name!r}, which is a broker's; a topic's is {BROKER_NAMES[name].name}"
                 )
-            near = get_close_matches(name, ALL_SETTINGS, n=1, cutoff=0)
+            near = get_close_matches(name, known, n=1, cutoff=0)
             raise ValueError(f"unknown topic setting {name!r}; the nearest name is {near[0]}")
-    check_level(topic)
-    return LogConfig.of(merged(broker, topic), generation=generation)
+    check_level(topic, behaviour)
+    return LogConfig.of(merged(broker, topic), release=release)

@@ -30,7 +30,7 @@ from kts.broker.topics.directory import (
 )
 from kts.broker.topics.partition import Partition
 from kts.broker.topics.topic_file import TopicEntry, TopicFile
-from kts.config import LogConfig
+from kts.config import LogConfig, known_settings
 from kts.errors import InvalidTopicError, KtsError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
 from kts.log.deletions import DeletionQueue
 from kts.log.directory import LogDirectory
@@ -206,11 +206,12 @@ class Topics:
             if index not in indexes and f"{name}-{index}" not in blocked:
                 self._make(name, index)
         entry.partitions = sorted({*entry.partitions, *indexes})
+        own = known_settings(entry.configs, self.config.behaviour)
         try:
-            config = self.config.log_config(entry.configs, self.dynamic)
+            config = self.config.log_config(own, self.dynamic)
         except ValueError as error:
             raise LogStorageError(f"topic {name}: {error}", path=topic_file.path(self.directory)) from error
-        topic = Topic(name, uuid_bytes(entry.topic_id), {}, dict(entry.configs), config)
+        topic = Topic(name, uuid_bytes(entry.topic_id), {}, own, config)
         for index in entry.partitions:
             foreign = indexes.get(index)
             if f"{name}-{index}" in blocked:
@@ -442,10 +443,10 @@ class Topics:
         with suppress(LogStorageError):  # the next change writes it
             self._store.write(())
 
-    def check_configs(self, configs: Mapping[str, str]) -> LogConfig:
-        """The configuration of a topic with these settings; raises ApiError INVALID_CONFIG."""
+    def check_configs(self, configs: Mapping[str, str], existing: Mapping[str, str] | None = None) -> LogConfig:
+        """The configuration of a topic with these settings instead of those it has; raises ApiError INVALID_CONFIG."""
         try:
-            return self.config.log_config(configs, self.dynamic)
+            return self.config.checked_topic(configs, self.dynamic, existing)
         except (TypeError, ValueError) as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
@@ -512,7 +513,7 @@ class Topics:
         with self.changing:
             topic = self._known(name)
             own = dict(configs)
-            config = self.check_configs(own)
+            config = self.check_configs(own, topic.configs)
             if validate_only:
                 return
             self._set(self._file.topics[name], name, configs=own)
@@ -540,7 +541,7 @@ class Topics:
             own = dict(configs)
             dynamic = merged(own, self._file.node) if cluster else merged(self._file.cluster, own)
             try:
-                check_level(own)
+                check_level(own, self.config.behaviour)
                 check_inert(own)
                 check_cleaner({**self.config.static, **self.dynamic}, {**self.config.static, **dynamic})
                 self.config.log_config({}, dynamic)

@@ -24,10 +24,10 @@ def decode(data: bytes, gen: str) -> Row:
         valid_bytes = kts.valid_bytes(data)
         entries = rows_of(kts.scan_batches(data))
     except kts.KtsError as error:
-        return {"valid_bytes_error": error_object(error), _LISTS[gen] + "_error": error_object(error)}
+        return {"valid_bytes_error": error_object(error), _LISTS.get(gen, "batches") + "_error": error_object(error)}
     read = [_records(data, entry, gen) for entry in entries]
     out: Row = {"valid_bytes": valid_bytes}
-    if gen == "3.9":
+    if gen not in _LISTS:
         pairs = zip(entries, read, strict=True)
         out["batches"] = [_batch(data, entry, rows, error) for entry, (rows, error) in pairs]
         return out
@@ -42,7 +42,7 @@ def decode(data: bytes, gen: str) -> Row:
     return out
 
 
-_LISTS = {"0.10.2": "shallow", "3.9": "batches"}
+_LISTS = {"0.10.2": "shallow"}  # what 0.10.2 alone calls its entries
 
 
 def text(value: bytes | None) -> str | None:

@@ -31,6 +31,26 @@ def unwrapped(text: str) -> tuple[bytes, bytes]:
     return data[:8] + data[16:value], decompress(attributes & 7, magic, data[value + 8 :])
 
 
+def damaged_gzip(case: Case, differs: list[Difference]) -> bool:
+    """Kafka reads damaged gzip data as far as it goes, and finds another fault there."""
+    error = next((one for one in differs if one.where.endswith(".error")), None)
+    return "payload" in case["tags"] and error is not None and "gzip" in str(error.ours)
+
+
+def far_offset(case: Case, differs: list[Difference]) -> bool:
+    """An offset, which no CRC covers, was damaged so that it lies far from its segment, before an unclean start."""
+    steps = case["in"]["steps"]
+    changed = [
+        number
+        for number, step in enumerate(steps)
+        if any(one["file"] == "log" and one["op"] == "flip" for one in step.get("damage", ()))
+    ]
+    said = [case["out"]["answers"][number] for number in changed if number < len(case["out"]["answers"])]
+    split = [answer for answer in said if "Split operation" in answer.get("error", {}).get("message", "")]
+    far = [answer for answer in said if any(base >= 2**31 for base, *_ in answer.get("segments", ()))]
+    return bool(split or far)
+
+
 def compressed_anew(case: Case, differs: list[Difference]) -> bool:
     """And nothing differs in the steps before."""
     first = oracle_log.COMPRESSED_ANEW.get(case["id"])

@@ -14,10 +14,11 @@ from support.oracle.oracle_errors import error_object
 from support.oracle.oracle_segment import FILES, damage
 
 import kts
+from kts.behaviour import Behaviour
+from kts.log.targets import offset_of_target
 from kts.segment.log_segment import LogSegment
 
 Answer = dict[str, Any]
-EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5
 # The step at which a set was first compressed again, not with gzip: other releases of a library give other bytes.
 COMPRESSED_ANEW: dict[str, int] = {}
 MEMORY = "/dev/shm"  # a file system on which syncing costs nothing
@@ -48,6 +49,17 @@ def entries(records: bytes) -> int:
     return count
 
 
+def config_of(case: dict[str, Any]) -> dict[str, str]:
+    """The settings of a case as its release knows them: those of 4.3 are written as for 3.9, unless small sizes are."""
+    config = dict(case["config"])
+    behaviour = Behaviour.of(case["gen"])
+    if not behaviour.unknown_settings:
+        return config
+    if "segment.bytes" in config:
+        config["internal.segment.bytes"] = config.pop("segment.bytes")
+    return {name: value for name, value in config.items() if name not in behaviour.unknown_settings}
+
+
 class Run:
     """A partition with the shipped rules of one release, and what was asked of it.
 
@@ -66,8 +78,8 @@ class Run:
     def opened(self, **known: int) -> kts.Log:
         return kts.Log(
             self.directory,
-            self.case["config"],
-            generation=self.case["gen"],
+            config_of(self.case),
+            release=self.case["gen"],
             shipped=True,
             clock=lambda: self.now,
             **known,
@@ -155,16 +167,8 @@ class Run:
         return {"answer": [self.fetched(target) for target in step["ts"]]}
 
     def fetched(self, target: int) -> Any:
-        special = {EARLIEST: self.log.log_start_offset, LATEST: self.log.log_end_offset}
-        if not self.old and self.log.config.magic:
-            special |= {EARLIEST_LOCAL: self.log.log_start_offset, LATEST_TIERED: -1}
-        if target in special:
-            return [-1, special[target]]
         try:
-            if target == MAX_TIMESTAMP and not self.old and self.log.config.magic:
-                found = self.log.max_timestamp()
-            else:
-                found = self.log.offset_for_timestamp(target)
+            found = offset_of_target(self.log, target)
         except kts.KtsError as error:
             return error_object(error)
         return None if found is None else list(found)

@@ -39,7 +39,7 @@ class Run:
                 "index.interval.bytes": self.case["index_interval_bytes"],
                 "segment.index.bytes": self.case["segment_index_bytes"],
             },
-            generation=self.gen,
+            release=self.gen,
         )
         behaviour = config.behaviour(shipped=True)
         return LogSegment(self.directory, self.case["base"], config, behaviour, now_ms=self.case["now"])

@@ -14,34 +14,36 @@ from kts.codec.validate import AppendRules, Validated, rules_of, validate_record
 from kts.config import LogConfig
 
 FORMATS = {0: "0.9.0", 1: "0.10.2", 2: "3.0"}
+LAST_OF_ALL_FORMATS = "3.9"  # the validator of 4.3 takes a topic's format, too, which none of its topics has
 
 
 def settings(case: dict[str, Any]) -> LogConfig:
     """The topic's configuration; an older Kafka's message format where 3.9 is asked for it."""
+    behaviour = Behaviour.of(case["gen"])
     keys: dict[str, Any] = {
         "message.timestamp.type": case["ts_type"],
-        "message.format.version": FORMATS[case["magic"]],
         "cleanup.policy": "compact" if case["compacted"] else "delete",
         "compression.type": case.get("compression_type", "producer"),
         "max.message.bytes": case.get("max_message_bytes", Behaviour.of(case["gen"]).max_message_bytes),
     }
-    if case["gen"] == "0.10.2":
+    release = case["gen"] if case["magic"] >= behaviour.least_magic else LAST_OF_ALL_FORMATS
+    if "message.format.version" not in Behaviour.of(release).unknown_settings:
+        keys["message.format.version"] = FORMATS[case["magic"]]
+    if not behaviour.limits_before_and_after:
         keys["message.timestamp.difference.max.ms"] = case["diff_max_ms"]
-    config = LogConfig.of(keys, generation=case["gen"])
-    if case["gen"] == "3.9":
-        config = replace(
-            config,
-            message_timestamp_before_max_ms=case["before_max_ms"],
-            message_timestamp_after_max_ms=case["after_max_ms"],
-        )
-    return config
+        return LogConfig.of(keys, release=release)
+    return replace(
+        LogConfig.of(keys, release=release),
+        message_timestamp_before_max_ms=case["before_max_ms"],
+        message_timestamp_after_max_ms=case["after_max_ms"],
+    )
 
 
 def validate(case: dict[str, Any]) -> dict[str, Any]:
     """What kts does with one append, in the shape of the recorded verdicts."""
     config = settings(case)
     origin = case.get("origin", "CLIENT").lower()
-    rules = rules_of(config, config.behaviour(shipped=True), origin)
+    rules = rules_of(config, Behaviour.of(case["gen"], True, config.times), origin)
     epoch, now = case.get("leader_epoch", 0), case["now"]
     data, start = base64.b64decode(case["bytes"]), case["start_offset"]
     found = rules.appender.set(data, start, now, epoch)
