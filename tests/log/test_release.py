@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import kts
-from kts.log.targets import offset_of_target
 
 NOW_MS, HOUR_MS, TEN_YEARS_MS = 1_700_000_000_000, 3_600_000, 315_360_000_000
 GZIP = 1
@@ -77,14 +76,3 @@ def test_4_3_exactly_fails_reads_that_walk_over_a_broken_wrapper(tmp_path: Path)
                 except kts.KtsError as error:
                     assert error.code == -1
             assert answered == served
-
-
-@pytest.mark.parametrize(("release", "least"), [("0.10.2", -2), ("3.9", -5), ("4.3", -6)])
-def test_negative_targets_are_places_down_to_the_least_that_a_release_knows(
-    tmp_path: Path, release: str, least: int
-) -> None:
-    with opened(tmp_path, release, shipped=True) as log:
-        log.append(records(NOW_MS, NOW_MS + 1, magic=log.config.magic))
-        places = {-1: (-1, 2), -2: (-1, 0), -3: (NOW_MS + 1, 1), -4: (-1, 0), -5: (-1, -1), -6: (-1, -1)}
-        expected = [places[target] if target >= least else (NOW_MS, 0) for target in range(-1, -9, -1)]
-        assert [tuple(offset_of_target(log, target) or ()) for target in range(-1, -9, -1)] == expected
