@@ -284,7 +284,7 @@ def test_wrong_arguments_are_named() -> None:
     for wrong in (3, -1, True, "1"):
         with pytest.raises(ValueError, match="^to_magic: expected 0, 1 or 2, found "):
             kts.convert(b"", wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="^generation: expected one of 0.10.2, 3.9, found '4'$"):
+    with pytest.raises(ValueError, match="^generation: expected one of 0.10.2, 3.9, 4.3, found '4'$"):
         kts.convert(b"", 1, generation="4")
     with pytest.raises(ValueError, match="^to_magic: 0.10.2 knows 0 and 1, found 2$"):
         kts.convert(b"", 2, generation="0.10.2")

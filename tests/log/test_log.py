@@ -35,11 +35,11 @@ def test_what_was_appended_is_read_back_with_its_offsets(tmp_path: Path, generat
 def test_its_repr_says_offsets_and_times_from_memory_also_after_close(tmp_path: Path) -> None:
     log = opened(tmp_path, generation="3.9")
     where = f"Log({log.path!r}, log_start_offset=0, "
-    assert repr(log) == f"{where}log_end_offset=0, segments=1, generation='3.9')"
+    assert repr(log) == f"{where}log_end_offset=0, segments=1, release='3.9')"
     for number in range(9):
         log.append(batch(NOW + 1000 * number))
     time = "largest_timestamp=2023-11-14T22:13:28.000Z"
-    said = f"{where}log_end_offset=9, {time}, segments={len(log.segments)}, generation='3.9'"
+    said = f"{where}log_end_offset=9, {time}, segments={len(log.segments)}, release='3.9'"
     active = log.segments[-1]
     assert repr(active) == f"LogSegment({active.path!r}, base_offset={active.base_offset}, size={active.size}, {time})"
     assert repr(log) == f"{said})"
