@@ -952,7 +952,7 @@ def first_offset(buf, int64_t max_decompressed_bytes):
     CorruptRecordError
         There is none, or it cannot be found.
     """
-    cdef Source source = source_of(buf)
+    cdef HeldBuffer source = held_buffer(buf)
     cdef Inflater inflater = Inflater.__new__(Inflater)
     cdef CEntry e
     cdef Err err

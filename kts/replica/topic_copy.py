@@ -222,7 +222,7 @@ def keep_settings(
     known = store.content.topics.get(topic)
     kept = topic_id or (known.topic_id if known is not None else meta_properties.random_id())
     ours, default = config.to_properties(), LogConfig().to_properties()
-    settings = {name: value for name, value in ours.items() if value != default[name]}
+    settings = {name: value for name, value in ours.items() if value != default.get(name)}
     if config.magic == 2:
         settings.pop("message.format.version", None)
     numbers = sorted({*partitions, *(known.partitions if known is not None else ())})
