@@ -622,7 +622,7 @@ class Lookups:
         for batches in Slices(self.file, self.segment.span.start, self.size if later.any() else 0):
             later &= times > int(batches.column("maxTimestamp").max())
         known = max(places[beyond].max(initial=last), offsets[later].max(initial=last))
-        if known == last or not (self.segment.remote or self._is_followed_by(following)):
+        if known == last or not (self.segment.remote or self._has_ended(following)):
             return None
         index = self.segment.offset_index_path if beyond.any() else self.segment.time_index_path
         found = f"an end of {self.size} bytes" + (f" with offset {last}" if last >= self.segment.base_offset else "")
@@ -632,9 +632,14 @@ class Lookups:
         )
         return CorruptRecordError(message, path=self.segment.path, position=self.size)
 
-    def _is_followed_by(self, base_offset: int) -> bool:
-        """False if a writer truncated the log meanwhile: it deletes the later segments first."""
+    def _has_ended(self, base_offset: int) -> bool:
+        """False if a writer truncated the log meanwhile: it deletes the later segments first.
+
+        If it appended so much again that there is such a segment, this one has grown.
+        """
         folder = os.path.dirname(self.segment.path) or "."
+        if self.segment.size_bytes > self.size:
+            return False
         names = (
             parse_file_name(without_compression(entry.name)) for entry in self.segment.source.list_directory(folder)
         )

@@ -12,7 +12,7 @@ from support.reference import reference
 
 import kts
 from kts.codec.layout import SMALLEST_ENTRY_BYTES
-from kts.segment.segment import bools, closed_times, int64, rebase, segment_of_file, whole_entries
+from kts.segment.segment import Lookups, bools, closed_times, int64, rebase, segment_of_file, whole_entries
 
 PARTITIONS = golden_partitions()
 
@@ -93,3 +93,21 @@ def test_its_repr_reads_no_more_than_the_end_of_a_log_without_an_index(tmp_path:
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(kts.encode({"timestamp": [1000, 2000], "value": [value, value]}))
     assert repr(segment_of_file(str(path))).endswith("first_time=..., last_time=...)")
+
+
+def test_a_segment_that_was_truncated_and_filled_again_beside_a_reader_has_lost_nothing(tmp_path: Path) -> None:
+    """The reader saw the log's end while it was shorter, and then the indexes and the next segment."""
+    with kts.Log(tmp_path / "t-0", {"internal.segment.bytes": 2000, "index.interval.bytes": 1}) as log:
+        for number in range(40):
+            log.append_rows({"timestamp": [1000 + number], "value": [b"v" * 50]})
+        closed, following = log.segments[0].path, log.segments[1].base_offset
+    whole = Path(closed).read_bytes()
+    segment = segment_of_file(closed)
+    cut = kts.scan_batches(whole).column("position")[4].as_py()
+    Path(closed).write_bytes(whole[:cut])
+    lost = Lookups(segment).lost_end(following)
+    assert lost is not None and "the end of the segment is missing" in str(lost)
+    lookups = Lookups(segment)
+    assert lookups.size == cut
+    Path(closed).write_bytes(whole)
+    assert lookups.lost_end(following) is None
