@@ -160,7 +160,7 @@ def test_what_the_broker_says_of_itself_kafka_says_too(both: Both) -> None:
     theirs, ours = (
         {one["name"]: one for one in ask(ApiKey.DESCRIBE_CONFIGS, 4, body)["results"][0]["configs"]} for ask in both
     )
-    assert ours.keys() - theirs.keys() == {"cluster.id", "shipped", "shipped.search"}
+    assert ours.keys() - theirs.keys() == {"cluster.id", "release", "shipped", "shipped.search"}
     assert theirs.keys() <= ours.keys()
     assert len(theirs) == 315
 
