@@ -148,7 +148,7 @@ def _found(
 ) -> tuple[list[PartitionLog], bool]:
     """The partitions, and whether they are those of a log directory."""
     if not reaches_more:
-        _tell_unused(storage_options, [*(paths or ()), remote])
+        _tell_unused(storage_options, [*(paths or ()), remote, *_metadata_of(remote_options)])
     if paths is None:
         logs, are_of_directory = _partitions_of(remote, remote_options, storage_options), True
     else:
@@ -166,6 +166,12 @@ def _tell_unused(storage_options: StorageOptions, named: Sequence[Path | None]) 
         warn("storage_options has no effect: it says how a bucket is reached, and no address of one is given", None)
 
 
+def _metadata_of(remote_options: RemoteOptions) -> list[Path]:
+    """Where the metadata topic of tiered storage lies, if that is named; what is no path is refused later."""
+    named = remote_options.get("metadata") if isinstance(remote_options, Mapping) else None
+    return [named] if isinstance(named, (str, os.PathLike)) else []
+
+
 def tier_of(
     remote: Path,
     remote_options: RemoteOptions,
@@ -175,7 +181,7 @@ def tier_of(
     """Tiered storage as a user names it; errors as for ``kts.open``."""
     from kts.remote.tiers import Tier
 
-    return Tier(*_named(remote, storage_options), remote_options, directories)
+    return Tier(*_named(remote, storage_options), remote_options, directories, storage_options)
 
 
 def _partitions_of(
@@ -270,7 +276,7 @@ def open_partition(
             f"path: expected a partition directory or a segment file, found the log directory {os.fspath(path)}, "
             f"with {known}; open it with kts.open_log_dirs"
         )
-    _tell_unused(storage_options, [*paths, remote])
+    _tell_unused(storage_options, [*paths, remote, *_metadata_of(remote_options)])
     logs = _with_remote(logs, paths, remote, remote_options, storage_options)
     _give_start_offsets(logs, log_start_offset)
     return logs[0]

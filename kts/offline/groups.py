@@ -43,7 +43,7 @@ def parts_before(segments: Sequence[Segment], time_ms: int, skip_damage: bool) -
     CorruptRecordError
         Damage, unless it is skipped.
     """
-    batches = [_headers(segment, skip_damage) for segment in segments]
+    batches = [_headers(one, skip_damage, closed=one is not segments[-1]) for one in segments]
     counts = [len(one["position"]) for one in batches]
     whole = {name: np.concatenate([one[name] for one in batches]) for name in batches[0]} if batches else {}
     if not whole:
@@ -66,9 +66,9 @@ def parts_before(segments: Sequence[Segment], time_ms: int, skip_damage: bool) -
     return found
 
 
-def _headers(segment: Segment, skip_damage: bool) -> dict[str, npt.NDArray[np.int64]]:
+def _headers(segment: Segment, skip_damage: bool, *, closed: bool) -> dict[str, npt.NDArray[np.int64]]:
     names, flags = ("position", "sizeInBytes", "lastOffset", "maxTimestamp", "producerId"), ("transactional", "control")
-    found = list(header_scan(segment, 0, segment.base_offset, skip_damage))
+    found = list(header_scan(segment, 0, segment.base_offset, skip_damage, closed=closed))
     numbers = {name: [int64(one, name) for one in found] for name in names}
     truths = {name: [bools(one, name).astype(np.int64) for one in found] for name in flags}
     return {name: np.concatenate([*each, np.empty(0, np.int64)]) for name, each in (numbers | truths).items()}

@@ -8,14 +8,13 @@ from kts.proposals.bucket_index import MINUTE_MS, BucketIndex, BucketIndexMode
 from kts.proposals.index import IndexRule, replay
 from kts.proposals.minute_map import MinuteMap, MinuteMapMode
 from kts.segment.search import Explanation, explained
-from kts.store.source import files
 
 
 def time_index_size(log: PartitionLog) -> IndexSize:
     """The size of all ``.timeindex`` files. The preallocated part of the active one counts as bytes, not as entries."""
     paths = [path for segment in log.segments if (path := segment.time_index_path) is not None]
     entries = sum(len(segment.time_index()) for segment in log.segments)
-    return IndexSize(entries, sum(map(files.size_of, paths)), entries * ENTRY_BYTES)
+    return IndexSize(entries, sum(map(log.source.size_of, paths)), entries * ENTRY_BYTES)
 
 
 class Continuing:

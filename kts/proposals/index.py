@@ -294,11 +294,11 @@ class IndexMode(Mode):
 
     def _load(self, segment: Segment) -> bool:
         """Load a closed segment's entries from its file; False if the file cannot be trusted."""
-        path = self.path(segment.base_offset)
-        if not files.exists(path) or files.modified_ms(path) != segment.modified_ms - SEAL_MS:
+        path, source = self.path(segment.base_offset), segment.source
+        if not source.exists(path) or source.modified_ms(path) != segment.modified_ms - SEAL_MS:
             return False
         try:
-            entries = IndexEntries.of_bytes(files.read_bytes(path), segment.base_offset)
+            entries = IndexEntries.of_bytes(source.read_bytes(path), segment.base_offset)
         except (CorruptIndexError, LogStorageError):
             return False
         index = segment.closed_time_index()
@@ -355,11 +355,9 @@ class IndexMode(Mode):
 
     def index_size(self, log: PartitionLog) -> IndexSize:
         """The current size of the index."""
-        paths = [self.path(segment.base_offset) for segment in log.segments]
-        entries = self.entries
-        return IndexSize(
-            entries, sum(files.size_of(path) for path in paths if files.exists(path)), entries * ENTRY_BYTES
-        )
+        places = [(self.path(segment.base_offset), segment.source) for segment in log.segments]
+        entries, size = self.entries, sum(source.size_of(path) for path, source in places if source.exists(path))
+        return IndexSize(entries, size, entries * ENTRY_BYTES)
 
     def search(self, log: PartitionLog | OpenLog, target_ms: int) -> Answer:
         """The first record at or after the target, and how much was read.

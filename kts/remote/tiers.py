@@ -99,6 +99,8 @@ class Tier:
         ``layout``, ``private_keys`` and ``metadata``; see ``kts.open``.
     directories : list of (str, Source)
         Log directories in which the metadata topic is looked for, if ``metadata`` does not name one.
+    storage_options : dict, optional
+        How that of ``metadata`` is reached, if it lies in a bucket.
     """
 
     def __init__(
@@ -107,13 +109,18 @@ class Tier:
         source: Source = files,
         options: addresses.RemoteOptions = None,
         directories: Sequence[tuple[str, Source]] = (),
+        storage_options: addresses.StorageOptions = None,
     ) -> None:
         given = _checked(options)
         self.remote = remote
         self.layout: str = given.get("layout", AUTO)
         self.keys: dict[str, Key] = given.get("private_keys") or {}
         self._named: str | None = given.get("metadata")
-        self.metadata = MetadataTopic(directories if self._named is None else [(self._named, source_of(self._named))])
+        if self._named is not None:
+            place = source_of(self._named, storage_options)
+            place.refresh()
+            directories = [(self._named, place)]
+        self.metadata = MetadataTopic(directories)
         self.check_metadata()
         self.root = Root.of(remote, source)
 
@@ -789,7 +796,11 @@ class TieredPartition(TierFiles):
 
     def listed(self) -> list[Segment]:
         if self._made is None and self.log is not None:
-            self.tier.check_metadata()
+            try:
+                self.tier.check_metadata()
+            except FileNotFoundError as error:
+                message = f"{error.strerror}: each process that reads the log must see it under the same path"
+                raise LogStorageError(message, path=error.filename, errno=errno.ENOENT) from error
             return self.log.whole_segments
         return self.segments([], None, []) if self._made is None else self._made[1]
 

@@ -6,6 +6,7 @@ import errno
 import pickle
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
@@ -18,11 +19,13 @@ from support.buckets.doors import files, reach
 from support.buckets.proxy import Answer, Asked, Proxy
 from support.buckets.s3 import TestBucket
 from support.golden import PATIENCE_S
+from support.tiered import session
 
 import kts
 from kts.broker.broker import Broker
 from kts.cli import main
 from kts.offline.truncate import truncate_in_place
+from kts.proposals.comparing import time_index_size
 from kts.remote import buckets
 from kts.replica.topic_copy import TopicCopy
 from kts.store import local
@@ -119,6 +122,37 @@ def test_storage_options_reach_a_bucket_without_the_environment(
         kts.open(bucket.address, storage_options={"colour": 1})
     with pytest.raises(TypeError, match="storage_options: expected a dictionary, found str"):
         kts.open(bucket.address, storage_options="x")  # type: ignore[call-overload]
+
+
+def test_the_metadata_topic_is_reached_by_the_options_of_the_store(
+    bucket: TestBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies in a bucket here, and the store on the disk: the options are the topic's, and have an effect."""
+    one = session("aiven-plain")
+    there = bucket.put_folder(one.data, "data")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", kts.KtsWarning)
+        logs = kts.open(
+            None, remote=one.remote, remote_options=one.options | {"metadata": there}, storage_options=bucket.options
+        )
+    assert isinstance(logs, kts.LogDirs)
+    here = one.store_alone(metadata=one.data)
+    assert list(logs) == list(here)
+    for key, log in logs.items():
+        assert [segment.base_offset for segment in log.segments] == [one.base_offset for one in here[key].segments]
+
+
+def test_the_index_of_a_proposal_is_read_where_its_log_lies(bucket: TestBucket, tmp_path: Path) -> None:
+    config = {"segment.bytes": 2000, "proposals": "bucket-index", "time.index.interval.ms": 5}
+    with kts.Log(tmp_path / "orders-0", config) as log:
+        for row in range(90):
+            log.append_rows({"timestamp": [1_700_000_000_000 + row], "value": [b"%d" % row * 20]})
+    there = kts.open_partition(bucket.put_folder(tmp_path / "orders-0", "orders-0"))
+    here = kts.open_partition(tmp_path / "orders-0")
+    assert time_index_size(there) == time_index_size(here)
+    assert time_index_size(here).file_bytes > 0
 
 
 def test_readers_with_other_options_that_are_drained_by_turns_do_not_mix(
