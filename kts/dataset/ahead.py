@@ -44,7 +44,7 @@ Range = TypeVar("Range", bound=SlicedRange)
 
 
 class _DecodedSlice(Future[Any]):
-    """A slice that is decoded, by and by."""
+    """A slice, and what is made of it once it is decoded."""
 
     def __init__(self, start: int, data: memoryview) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class Ahead(Generic[Range]):
         self._look_ahead()
         self._start(wanted)
         with self._reading:
-            first = None if wanted.ahead else self._read(wanted)  # whatever the ranges behind it hold
+            first = None if wanted.ahead else self._read(wanted)  # whatever is held of the ranges after it
         if first is not None:
             first.decode(wanted.reader)
         if not wanted.ahead:

@@ -833,7 +833,7 @@ class Log:
                 files.remove(active.path)
             else:
                 if self.behaviour.makes_index_before_roll:
-                    active.offset_index  # noqa: B018
+                    active.open_offset_index()
                 self._rename_deleted([active], now_ms)
             new = open_segment(self.path, active.base_offset, self.config, self.behaviour, now_ms)
             self._publish((*self._view.segments[:-1], new))

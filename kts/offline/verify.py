@@ -163,7 +163,7 @@ class _Borders:
         if self.first_offset is None:
             self.first_offset = segment.base_offset
         aborted = self.transactions.join(facts.transactions)
-        self.damaged |= facts.damaged  # what it held is not known, and nothing behind it is compared with that
+        self.damaged |= facts.damaged  # what it held is not known, and nothing after it is compared with that
         self.gaps |= facts.damaged
         if not facts.whole:
             return

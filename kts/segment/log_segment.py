@@ -139,7 +139,7 @@ class LogSegment:
         try:
             self._open_log()
             if index not in missing or not self.behaviour.opens_index_late:
-                self.offset_index  # noqa: B018
+                self.open_offset_index()
             self.time_index = TimeIndexFile(time_index, base_offset, most, self.behaviour)
         except LogStorageError:
             for path in missing:
@@ -161,14 +161,15 @@ class LogSegment:
     def offset_index(self) -> OffsetIndexFile:
         """The offset index, opened with the segment, or a missing one at its first use."""
         made = self._offset_index
-        if made is None:
-            with self._lock:
-                made = self._offset_index
-                if made is None:
-                    most = self.config.segment_index_bytes
-                    made = OffsetIndexFile(self._index_path, self.base_offset, most, self.behaviour)
-                    self._offset_index = made
-        return made
+        return self.open_offset_index() if made is None else made
+
+    def open_offset_index(self) -> OffsetIndexFile:
+        """Open the offset index, which makes a missing one, unless it is open."""
+        with self._lock:
+            if self._offset_index is None:
+                most = self.config.segment_index_bytes
+                self._offset_index = OffsetIndexFile(self._index_path, self.base_offset, most, self.behaviour)
+            return self._offset_index
 
     def _indexes(self) -> tuple[OffsetIndexFile | TimeIndexFile, ...]:
         """The indexes that are open."""

@@ -9,8 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kts.arguments import INT16_MAX, INT32_MAX, INT64_MAX
-from kts.broker.settings.topic import DYNAMIC, ConfigType, parse_double
+from kts.broker.settings.topic import DYNAMIC, INTEGERS, ConfigType, parse_double
 from kts.store.source import files
 
 
@@ -23,7 +22,6 @@ class InertSetting(NamedTuple):
     least: int | None = None
 
 
-_INTEGERS = {ConfigType.SHORT: INT16_MAX, ConfigType.INT: INT32_MAX, ConfigType.LONG: INT64_MAX}
 MIB = 1 << 20
 
 
@@ -59,7 +57,7 @@ def check_inert(configs: Mapping[str, str]) -> None:
             raise ValueError(f"{name}: expected true or false, found {text!r}")
         if setting.type is ConfigType.DOUBLE and parse_double(text) is None:
             raise ValueError(f"{name}: expected a number, found {text!r}")
-        greatest = _INTEGERS.get(setting.type)
+        greatest = INTEGERS.get(setting.type)
         if greatest is not None:
             least = -greatest - 1 if setting.least is None else setting.least
             digits = text[1:] if text[:1] in ("+", "-") else text
