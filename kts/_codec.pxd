@@ -1,6 +1,6 @@
 """What the compiled core in kts/native declares, as far as its surface uses it."""
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "platform.h" nogil:
     int KTS_SLACK
@@ -95,6 +95,13 @@ cdef extern from "entries.h" nogil:
         int64_t payload_size
         const uint8_t* key
         int crc_ok
+    struct Row "kts_row":
+        int64_t position, base_offset, last_offset, base_timestamp, max_timestamp, producer_id
+        int32_t size, count, leader_epoch, base_sequence
+        int16_t attributes, producer_epoch
+        int8_t magic, codec, timestamp_type, crc_ok
+        uint8_t transactional, control
+    void kts_row_of(const CEntry* e, int crc_ok, Row* row)
     int KTS_GENERATION_3_9
     int kts_fail(Err* err, int reason, int64_t a, int64_t b)
     int kts_entry_size(const uint8_t* p, int64_t left, int generation, int64_t* size, Err* err)
@@ -118,7 +125,8 @@ cdef extern from "decode.h" nogil:
     int kts_wanted_of_records(uint32_t want, int views, int verify)
     int kts_decode(Pass* d, Slab* s, int64_t stop, CEntry* e, Err* err)
     int kts_decode_inflated(Pass* d, Slab* s, const CEntry* e, const uint8_t* p, int64_t n, Err* err)
-    int kts_scan(Pass* d, Slab* s, Err* err)
+    int kts_scan(const uint8_t* data, int64_t size, uint32_t want, Slab* s, Err* err)
+    int kts_columns_of_rows(const Row* rows, int64_t count, uint32_t want, Slab* s)
 
 cdef extern from "write.h" nogil:
     struct Strings "kts_strings":

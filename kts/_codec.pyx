@@ -9,7 +9,7 @@ AbstractLegacyRecordBatch).
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBUF_WRITE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
@@ -21,6 +21,8 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 import threading
+
+import numpy as np
 
 from . import compression, errors
 from .errors import CorruptRecordError, DecompressionLimitError
@@ -991,43 +993,41 @@ def valid_bytes(buf):
     return at
 
 
-cdef bytes SCAN_IDS = bytes((
+cdef bytes ROW_IDS = bytes((
     KTS_C_POSITION, KTS_C_SIZE, KTS_C_MAGIC, KTS_C_BASE_OFFSET, KTS_C_OFFSET, KTS_C_LAST_DELTA, KTS_C_BASE_TIME,
     KTS_C_MAX_TIME, KTS_C_TYPE, KTS_C_CODEC, KTS_C_LEADER_EPOCH, KTS_C_PRODUCER, KTS_C_PRODUCER_EPOCH, KTS_C_SEQUENCE,
     KTS_C_TRANSACTIONAL, KTS_C_CONTROL, KTS_C_CRC_OK,
 ))
+cdef uint32_t ROW_COLUMNS = 1 << KTS_C_IS_BATCH
+for _column in ROW_IDS:
+    ROW_COLUMNS |= <uint32_t> 1 << <int> _column
+
+
+cdef intptr_t arrow_rows(Slab* s) except 0:
+    """Address of an ArrowArray with the columns ``ROW_IDS`` of a slab, which it owns."""
+    cdef const uint8_t* ids = <const uint8_t*> PyBytes_AS_STRING(ROW_IDS)
+    cdef ArrowArray* array = kts_export(s, ids, 17, False, 1 << KTS_C_BASE_OFFSET | 1 << KTS_C_LAST_DELTA, release)
+    if array == NULL:
+        slab_unref(s)
+        raise MemoryError()
+    return <intptr_t> array
 
 
 def scan(buf):
-    """Address of an ArrowArray with one row an entry, in the columns ``SCAN_IDS``; from headers and CRCs alone."""
+    """Address of an ArrowArray with a row for each entry, from headers and CRCs alone."""
     cdef HeldBuffer source = held_buffer(buf)
-    cdef Pass d
+    cdef Slab* s = kts_slab_take(0)
     cdef Err err
-    cdef Slab* s
-    cdef ArrowArray* array = NULL
     cdef int status
-    cdef const uint8_t* ids = <const uint8_t*> PyBytes_AS_STRING(SCAN_IDS)
-    cdef uint8_t column
-    memset(&d, 0, sizeof(Pass))
-    d.data = <const uint8_t*> source.view.buf
-    d.size = source.view.len
-    for column in SCAN_IDS:
-        d.want |= <uint32_t> 1 << column
-    d.want |= 1 << KTS_C_IS_BATCH
-    s = kts_slab_take(0)
     if s == NULL:
         raise MemoryError()
     with nogil:
-        status = kts_scan(&d, s, &err)
-        if status == KTS_END:
-            array = kts_export(s, ids, 17, False, 1 << KTS_C_BASE_OFFSET | 1 << KTS_C_LAST_DELTA, release)
-        if array == NULL:
+        status = kts_scan(<const uint8_t*> source.view.buf, source.view.len, ROW_COLUMNS, s, &err)
+        if status == KTS_FAILED:
             slab_unref(s)
     if status == KTS_FAILED:
         raise error_of(&err)
-    if array == NULL:
-        raise MemoryError()
-    return <intptr_t> array
+    return arrow_rows(s)
 
 
 # --- the table of entries ------------------------------------------------------------------------------
@@ -1037,56 +1037,18 @@ OVERHEAD_BYTES, SMALLEST_ENTRY_BYTES, HEADER_BYTES = KTS_OVERHEAD, KTS_OVERHEAD 
 CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = KTS_CODEC_MASK, KTS_LOG_APPEND_TIME, KTS_TRANSACTIONAL, KTS_CONTROL
 DELETE_HORIZON, HAS_TIMESTAMP = KTS_DELETE_HORIZON, KTS_HAS_TIMESTAMP
 
-ENTRY_FIELDS = (
-    "position", "size", "magic", "base_offset", "last_offset", "count", "base_timestamp", "max_timestamp",
-    "timestamp_type", "codec", "attributes", "leader_epoch", "producer_id", "producer_epoch", "base_sequence",
-    "transactional", "control", "crc_ok",
+ENTRY = np.dtype(                       # kts_row of entries.h
+    [(name, np.int64) for name in (
+        "position", "base_offset", "last_offset", "base_timestamp", "max_timestamp", "producer_id",
+    )]
+    + [(name, np.int32) for name in ("size", "count", "leader_epoch", "base_sequence")]
+    + [(name, np.int16) for name in ("attributes", "producer_epoch")]
+    + [(name, np.int8) for name in ("magic", "codec", "timestamp_type", "crc_ok")]
+    + [(name, np.bool_) for name in ("transactional", "control")],
+    align=True,
 )
-
-cdef enum:                    # positions in ENTRY_FIELDS
-    E_POSITION, E_SIZE, E_MAGIC, E_BASE_OFFSET, E_LAST_OFFSET, E_COUNT, E_BASE_TIMESTAMP, E_MAX_TIMESTAMP
-    E_TIMESTAMP_TYPE, E_CODEC, E_ATTRIBUTES, E_LEADER_EPOCH, E_PRODUCER_ID, E_PRODUCER_EPOCH, E_BASE_SEQUENCE
-    E_TRANSACTIONAL, E_CONTROL, E_CRC_OK
-
-
-cdef int64_t entry_field(const CEntry* e, int field) noexcept nogil:
-    """A field of an entry as Python sees it; -1 where its magic does not have it."""
-    cdef bint batch = e.magic == 2
-    if field == E_POSITION:
-        return e.position
-    if field == E_SIZE:
-        return e.size
-    if field == E_MAGIC:
-        return e.magic
-    if field == E_BASE_OFFSET:                 # a wrapper states its last offset only
-        return e.offset if batch or e.codec == 0 else -1
-    if field == E_LAST_OFFSET:
-        return kts_last_offset(e)
-    if field == E_COUNT:
-        return e.count if batch else 1 if e.codec == 0 else -1
-    if field == E_BASE_TIMESTAMP:
-        return e.base_timestamp
-    if field == E_MAX_TIMESTAMP:
-        return e.max_timestamp
-    if field == E_TIMESTAMP_TYPE:
-        return kts_type_of(e)
-    if field == E_CODEC:
-        return e.codec
-    if field == E_ATTRIBUTES:
-        return e.attributes
-    if field == E_LEADER_EPOCH:
-        return e.leader_epoch
-    if field == E_PRODUCER_ID:
-        return e.producer_id
-    if field == E_PRODUCER_EPOCH:
-        return e.producer_epoch
-    if field == E_BASE_SEQUENCE:
-        return e.base_sequence
-    if field == E_TRANSACTIONAL:
-        return batch and (e.attributes & KTS_TRANSACTIONAL) != 0
-    if field == E_CONTROL:
-        return batch and (e.attributes & KTS_CONTROL) != 0
-    return e.crc_ok
+if ENTRY.itemsize != sizeof(Row):
+    raise ImportError(f"the table of entries: expected rows of {ENTRY.itemsize} bytes, found {sizeof(Row)}")
 
 
 @cython.final
@@ -1115,96 +1077,95 @@ cdef class Entry:
         None where CRCs were not verified.
     """
 
-    cdef CEntry e
+    cdef Row row
 
     def __init__(self):
         raise TypeError("an Entry is read from bytes: use Entries or read_header")
 
     def __repr__(self):
-        fields = ", ".join(f"{name}={getattr(self, name)}" for name in ENTRY_FIELDS)
+        fields = ", ".join(f"{name}={getattr(self, name)}" for name in ENTRY.names)
         return f"Entry({fields})"
 
     @property
     def position(self):
-        return self.e.position
+        return self.row.position
 
     @property
     def size(self):
-        return self.e.size
+        return self.row.size
 
     @property
     def end(self):
-        return self.e.position + self.e.size
+        return self.row.position + self.row.size
 
     @property
     def magic(self):
-        return self.e.magic
+        return self.row.magic
 
     @property
     def base_offset(self):
-        return entry_field(&self.e, E_BASE_OFFSET)
+        return self.row.base_offset
 
     @property
     def last_offset(self):
-        return entry_field(&self.e, E_LAST_OFFSET)
+        return self.row.last_offset
 
     @property
     def count(self):
-        return entry_field(&self.e, E_COUNT)
+        return self.row.count
 
     @property
     def base_timestamp(self):
-        return self.e.base_timestamp
+        return self.row.base_timestamp
 
     @property
     def max_timestamp(self):
-        return self.e.max_timestamp
+        return self.row.max_timestamp
 
     @property
     def timestamp_type(self):
-        return entry_field(&self.e, E_TIMESTAMP_TYPE)
+        return self.row.timestamp_type
 
     @property
     def codec(self):
-        return self.e.codec
+        return self.row.codec
 
     @property
     def attributes(self):
-        return self.e.attributes
+        return self.row.attributes
 
     @property
     def leader_epoch(self):
-        return self.e.leader_epoch
+        return self.row.leader_epoch
 
     @property
     def producer_id(self):
-        return self.e.producer_id
+        return self.row.producer_id
 
     @property
     def producer_epoch(self):
-        return self.e.producer_epoch
+        return self.row.producer_epoch
 
     @property
     def base_sequence(self):
-        return self.e.base_sequence
+        return self.row.base_sequence
 
     @property
     def transactional(self):
-        return entry_field(&self.e, E_TRANSACTIONAL) != 0
+        return self.row.transactional != 0
 
     @property
     def control(self):
-        return entry_field(&self.e, E_CONTROL) != 0
+        return self.row.control != 0
 
     @property
     def crc_ok(self):
-        return None if self.e.crc_ok < 0 else self.e.crc_ok != 0
+        return None if self.row.crc_ok < 0 else self.row.crc_ok != 0
 
 
-cdef Entry entry_of(const CEntry* e):
+cdef Entry entry_of(const Row* row):
     cdef Entry made = Entry.__new__(Entry)
-    made.e = e[0]
-    made.e.p = made.e.payload = made.e.key = NULL            # the buffer is not kept
+    made.row = row[0]
     return made
 
 
@@ -1239,11 +1200,11 @@ cdef class Entries:
     Notes
     -----
     ``len(entries)``, ``entries[i]`` and iteration give ``Entry`` objects: for few entries, since each costs about 0.1
-    us. ``column(name)`` gives an array: for many.
+    us. ``column(name)`` gives an array: for many. As a buffer, it is the table itself, with rows of the type ``ENTRY``.
     """
 
-    cdef CEntry* rows
-    cdef CEntry[2] few        # the first rows, so that a single entry needs no memory of its own
+    cdef Row* rows
+    cdef Row[2] few           # the first rows, so that a single entry needs no memory of its own
     cdef int64_t room
     cdef int64_t count
     cdef readonly int64_t end
@@ -1269,7 +1230,8 @@ cdef class Entries:
             free(self.rows)
 
     cdef int walk(self, const uint8_t* p, int64_t n, int64_t start, bint verify, Err* err) noexcept nogil:
-        cdef CEntry* e
+        cdef CEntry e
+        cdef Row* row
         cdef int64_t position = 0
         cdef int status
         self.rows = self.few
@@ -1277,22 +1239,22 @@ cdef class Entries:
         self.all_sound = True
         while True:
             self.end = start + position
-            if self.count == self.room and self.make_room():
-                return kts_fail(err, KTS_NO_MEMORY, 0, 0)
-            e = self.rows + self.count
-            status = kts_next_entry(p, n, position, e, err)
+            status = kts_next_entry(p, n, position, &e, err)
             if status != KTS_OK:
                 return status
+            if self.count == self.room and self.make_room():
+                return kts_fail(err, KTS_NO_MEMORY, 0, 0)
             position += e.size
             e.position += start
-            e.crc_ok = kts_crc_ok(e, err) if verify else -1
-            if e.crc_ok == 0:
+            row = self.rows + self.count
+            kts_row_of(&e, kts_crc_ok(&e, err) if verify else -1, row)
+            if row.crc_ok == 0:
                 self.all_sound = False
             self.count += 1
 
     cdef int make_room(self) noexcept nogil:
         cdef int64_t room = 64 if self.rows == self.few else 2 * self.room
-        cdef CEntry* rows = <CEntry*> realloc(NULL if self.rows == self.few else self.rows, <size_t> room * sizeof(CEntry))
+        cdef Row* rows = <Row*> realloc(NULL if self.rows == self.few else self.rows, <size_t> room * sizeof(Row))
         if rows == NULL:
             return KTS_FAILED
         if self.rows == self.few:
@@ -1300,6 +1262,9 @@ cdef class Entries:
         self.rows = rows
         self.room = room
         return KTS_OK
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.rows, self.count * sizeof(Row), True, flags)
 
     def __len__(self):
         return self.count
@@ -1317,26 +1282,25 @@ cdef class Entries:
             yield entry_of(self.rows + i)
 
     def column(self, str name not None):
-        """One field of all entries, in a new array: int64, or bool for ``transactional``, ``control`` and ``crc_ok``."""
-        import numpy as np
-
-        cdef int field = ENTRY_FIELDS.index(name)
-        cdef int64_t i
-        cdef int64_t[::1] numbers
-        cdef uint8_t[::1] bits
-        if field < E_TRANSACTIONAL:
-            made = np.empty(self.count, np.int64)
-            numbers = made
-            for i in range(self.count):
-                numbers[i] = entry_field(self.rows + i, field)
-            return made
-        if field == E_CRC_OK and self.count and self.rows.crc_ok < 0:
+        """One field of all entries, as a view of the table; ``transactional``, ``control`` and ``crc_ok`` are bools."""
+        if name == "crc_ok" and self.count and self.rows.crc_ok < 0:
             raise ValueError("crc_ok: the CRCs of these entries were not verified")
-        made = np.empty(self.count, np.uint8)
-        bits = made
-        for i in range(self.count):
-            bits[i] = entry_field(self.rows + i, field) != 0
-        return made.view(np.bool_)
+        found = (np.frombuffer(self, ENTRY) if self.count else np.empty(0, ENTRY))[name]
+        return found.view(np.bool_) if name == "crc_ok" else found
+
+    def arrow(self, int64_t count):
+        """The same as ``scan`` of the first entries, whose CRCs must have been verified."""
+        cdef Slab* s = kts_slab_take(0)
+        cdef int status
+        if s == NULL:
+            raise MemoryError()
+        with nogil:
+            status = kts_columns_of_rows(self.rows, min(count, self.count), ROW_COLUMNS, s)
+            if status == KTS_FAILED:
+                slab_unref(s)
+        if status == KTS_FAILED:
+            raise MemoryError()
+        return arrow_rows(s)
 
 
 def read_header(buf, int64_t at=0, *, int64_t start=0):
@@ -1361,6 +1325,7 @@ def read_header(buf, int64_t at=0, *, int64_t start=0):
     """
     cdef HeldBuffer source = held_buffer(buf)
     cdef CEntry e
+    cdef Row row
     cdef Err err
     cdef int status
     if not 0 <= at <= source.view.len:
@@ -1372,8 +1337,8 @@ def read_header(buf, int64_t at=0, *, int64_t start=0):
     if status == KTS_END:
         return None
     e.position += start
-    e.crc_ok = -1
-    return entry_of(&e)
+    kts_row_of(&e, -1, &row)
+    return entry_of(&row)
 
 
 # --- writing -------------------------------------------------------------------------------------------

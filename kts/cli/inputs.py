@@ -487,9 +487,8 @@ def newest_magic(directory: str) -> int | None:
     if not os.path.isdir(directory):
         return None
     for segment in reversed(partition(directory).segments):
-        for headers in segment.batches(0, None, 1 << 12):
-            if headers.num_rows:
-                return int(headers["magic"][0].as_py())
+        for batches in segment.batches(0, None, 1 << 12):
+            return int(batches.column("magic")[0])
     return None
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from kts.dataset.scan import by_segment
 from kts.model import NO_TIMESTAMP, TimestampType
+from kts.segment.entries import Batches
 
 from .output import counted
 from .times import show_length, show_time
@@ -97,7 +98,7 @@ def gather(log: Any, now_ms: int, advance: Callable[[int], None]) -> Picture:
         before = segment.base_offset - 1
         for headers in scans:
             boxes, before = boxes_of(headers, before)
-            advance(int(np.asarray(headers["sizeInBytes"], np.int64).sum()))
+            advance(int(headers.column("size").sum()))
             picture.batches += boxes.shape[1]
             timed = boxes[:, boxes[3] != NO_TIMESTAMP]
             picture.without_time += boxes.shape[1] - timed.shape[1]
@@ -111,18 +112,14 @@ def gather(log: Any, now_ms: int, advance: Callable[[int], None]) -> Picture:
     return picture
 
 
-def boxes_of(headers: Any, before: int) -> tuple[Array, int]:
+def boxes_of(headers: Batches, before: int) -> tuple[Array, int]:
     """The first and last offset and the lowest and greatest known time of each batch; and the last offset of all."""
-    last = np.asarray(headers["lastOffset"], np.int64)
+    last, base = headers.column("last_offset"), headers.column("base_offset")
     previous = np.concatenate([[before], last[:-1]])
-    base = headers["baseOffset"]
-    first = np.where(
-        np.asarray(base.is_null()), np.minimum(previous + 1, last), np.asarray(base.fill_null(0), np.int64)
-    )
-    high = np.asarray(headers["maxTimestamp"].cast("int64"), np.int64)
-    low = np.asarray(headers["baseTimestamp"].cast("int64").fill_null(NO_TIMESTAMP), np.int64)
+    first = np.where(headers.wrappers, np.minimum(previous + 1, last), base)
+    high, low = headers.column("max_timestamp"), headers.column("base_timestamp")
     # Under LogAppendTime all records have the same time; a batch that the cleaner emptied or marked has no first time.
-    appended = np.asarray(headers["timestampType"]) == TimestampType.LogAppendTime
+    appended = headers.column("timestamp_type") == TimestampType.LogAppendTime
     low = np.where(appended | (low == NO_TIMESTAMP) | (low > high), high, low)
     return np.stack([first, last, low, high]), int(last[-1])
 

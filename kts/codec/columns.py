@@ -346,8 +346,12 @@ def scan_batches(buf: Buffer) -> pa.RecordBatch:
     CorruptRecordError
         An impossible size or magic. A wrong CRC only sets ``crcOk`` to false.
     """
-    schema = batch_schema()
-    return _import(_codec.scan(buf), schema)
+    return _import(_codec.scan(buf), batch_schema())
+
+
+def header_rows(entries: _codec.Entries, count: int) -> pa.RecordBatch:
+    """The first of some entries, whose CRCs were verified, as rows of ``scan_batches``."""
+    return _import(entries.arrow(count), batch_schema())
 
 
 def valid_bytes(buf: Buffer) -> int:

@@ -11,7 +11,7 @@ position:
 (1, 77)
 >>> entries[0].last_offset, entries[0].producer_id  # one entry: about 0.2 us in all
 (6, -1)
->>> entries.column("last_offset")  # many entries: int64 arrays
+>>> entries.column("last_offset")  # many entries: arrays, views of the table
 array([6])
 >>> read_header(records[:61]).max_timestamp  # the first bytes of an entry, its end may be elsewhere
 11
@@ -34,7 +34,7 @@ from .._codec import (
     CODEC_MASK,
     CONTROL,
     DELETE_HORIZON,
-    ENTRY_FIELDS,
+    ENTRY,
     HAS_TIMESTAMP,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -54,7 +54,7 @@ __all__ = [
     "CODEC_MASK",
     "CONTROL",
     "DELETE_HORIZON",
-    "ENTRY_FIELDS",
+    "ENTRY",
     "HAS_TIMESTAMP",
     "HEADER_BYTES",
     "LOG_APPEND_TIME",

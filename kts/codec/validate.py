@@ -466,7 +466,7 @@ def greatest_timestamp(records: bytes | memoryview, rules: TimeRules) -> tuple[i
     A producer's header has -1 if all records are from before 1970, so the records of such entries are read.
     """
     entries = Entries(records)
-    times = entries.column("max_timestamp")
+    times = entries.column("max_timestamp").copy()
     starts, sizes = entries.column("position"), entries.column("size")
     for row in np.flatnonzero(rules.hides(times)).tolist():
         entry = records[starts[row] : starts[row] + sizes[row]]

@@ -30,7 +30,7 @@ from kts.segment.damage import (
     past_end,
     tell_incomplete,
 )
-from kts.segment.entries import at
+from kts.segment.entries import Batches, at
 from kts.segment.index import SEGMENT_OFFSETS
 from kts.segment.overlaps import tell_rest
 from kts.segment.rereading import Reread, warn
@@ -588,24 +588,20 @@ def read_headers(
         Damage, or the end of the segment is missing; raised after the batches before it.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     segment, rest = part.segment, False
     end, position = part.base_offset, part.start_position
-    for batch in segment.batches(part.start_position, part.end_position, file=file):
-        if len(batch):
-            end = batch.column("lastOffset")[-1].as_py() + 1
-            position = batch.column("position")[-1].as_py() + batch.column("sizeInBytes")[-1].as_py()
+    for batches in segment.batches(part.start_position, part.end_position, file=file):
+        end, position = batches.last_offset + 1, batches.end
         # The header of a compressed wrapper lacks its first offset: the wrapper counts if its last offset does.
-        first = pc.coalesce(batch.column("baseOffset"), batch.column("lastOffset"))
-        wanted = pc.and_(
-            pc.greater_equal(batch.column("lastOffset"), part.start_offset), pc.less(first, part.end_offset)
-        )
+        first, last = batches.column("base_offset"), batches.column("last_offset")
+        first = np.where(batches.wrappers, last, first)
+        wanted = (last >= part.start_offset) & (first < part.end_offset)
         if part.closed == 1 and part.end_offset == part.following:
-            rest = rest or bool(pc.any(pc.greater_equal(first, part.following)).as_py())
-        found = batch.filter(wanted)
+            rest = rest or bool((first >= part.following).any())
         if within != EVERY_TIME:
-            found = found.filter(pa.array(_may_hold(found, within)))
+            wanted &= _may_hold(batches, within)
+        found = batches.only(wanted).arrow()
         whose = {
             "topic": pa.array([part.topic] * len(found), pa.string()),
             "partition": pa.array([part.partition] * len(found), pa.int32()),
@@ -620,14 +616,14 @@ def read_headers(
         raise lost
 
 
-def _may_hold(headers: pa.RecordBatch, within: TimeRange) -> Mask:
+def _may_hold(headers: Batches, within: TimeRange) -> Mask:
     """Which batches may hold a record of some times, by their headers.
 
     A header has the greatest time, and in magic 2 that of the first record, which later ones may precede as much as is
     allowed, unless the cleaner has put another time there. It does not show times before 1970.
     """
-    names = ("maxTimestamp", "baseTimestamp", "magic", "codec", "timestampType")
-    greatest, base, magic, codec, kind = (int64(headers, name) for name in names)
+    names = ("max_timestamp", "base_timestamp", "magic", "codec", "timestamp_type")
+    greatest, base, magic, codec, kind = (headers.column(name) for name in names)
     keep = np.ones(len(greatest), bool)
     if within.start_ms is not None and within.start_ms >= 0:
         keep &= greatest >= within.start_ms

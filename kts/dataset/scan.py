@@ -16,10 +16,11 @@ from kts.dataset.options import HIGH_WATERMARK, ScanOptions
 from kts.dataset.plan import NO_END, SegmentRange, opened, plan, resolve_range
 from kts.dataset.reader import Pace, RangeReader, fitted
 from kts.segment.damage import header_scan
+from kts.segment.entries import Batches
 from kts.segment.overlaps import tell_rest
 from kts.segment.partition import ReadablePartition
 from kts.segment.rereading import settled, unless_deleted
-from kts.segment.segment import Lookups, Segment, int64
+from kts.segment.segment import Lookups, Segment
 from kts.store.source import Source
 
 if TYPE_CHECKING:
@@ -114,21 +115,21 @@ def batches(log: ReadablePartition) -> pa.RecordBatchReader:
     schema = batch_schema().append(pa.field("segment", pa.int64()))
 
     def rows() -> Iterator[pa.RecordBatch]:
-        for segment, batch in segment_batches(log):
-            base = pa.repeat(pa.scalar(segment.base_offset, pa.int64()), batch.num_rows)
-            yield pa.RecordBatch.from_arrays([*batch.columns, base], schema=schema)
+        for segment, headers in segment_batches(log):
+            base = pa.repeat(pa.scalar(segment.base_offset, pa.int64()), headers.num_rows)
+            yield pa.RecordBatch.from_arrays([*headers.columns, base], schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, rows())
 
 
 def segment_batches(log: ReadablePartition) -> Iterator[tuple[Segment, pa.RecordBatch]]:
-    """Header scans of all segments, each with its segment; errors and warnings as for ``by_segment``."""
+    """Header scans of all segments as Arrow, each with its segment; errors and warnings as for ``by_segment``."""
     for segment, scans in by_segment(log):
-        for batch in scans:
-            yield segment, batch
+        for headers in scans:
+            yield segment, headers.arrow()
 
 
-def by_segment(log: ReadablePartition) -> Iterator[tuple[Segment, Iterator[pa.RecordBatch]]]:
+def by_segment(log: ReadablePartition) -> Iterator[tuple[Segment, Iterator[Batches]]]:
     """All segments, each with its header scans; of one that is deleted meanwhile the rest is left out.
 
     Wrong CRCs are no errors here.
@@ -144,26 +145,23 @@ def by_segment(log: ReadablePartition) -> Iterator[tuple[Segment, Iterator[pa.Re
         yield segment, _headers(segment, behind)
 
 
-def _headers(segment: Segment, behind: int | None) -> Iterator[pa.RecordBatch]:
+def _headers(segment: Segment, behind: int | None) -> Iterator[Batches]:
     """The header scans of a segment; ``behind`` is the offset behind it, if it is closed."""
     end = segment.base_offset
     with unless_deleted(segment.path, segment.source):
-        for batch in header_scan(segment, 0, end, False, verify_crc=False, closed=behind is not None):
-            end = batch.column("lastOffset")[-1].as_py() + 1
-            yield _own(batch, segment) if segment.span.is_bounded else batch
+        for batches in header_scan(segment, 0, end, False, verify_crc=False, closed=behind is not None):
+            end = batches.last_offset + 1
+            yield _own(batches, segment) if segment.span.is_bounded else batches
         lost = Lookups(segment).lost_end(behind) if behind is not None and end < behind else None
         if lost is not None:
             raise lost
 
 
-def _own(headers: pa.RecordBatch, segment: Segment) -> pa.RecordBatch:
+def _own(batches: Batches, segment: Segment) -> Batches:
     """The batches with offsets of a segment's span; tells if others are left out."""
-    import pyarrow as pa
-
-    last = int64(headers, "lastOffset")
-    first = np.where(headers.column("baseOffset").is_valid(), int64(headers, "baseOffset"), last)
-    own = segment.span.own(first, last)
+    last, first = batches.column("last_offset"), batches.column("base_offset")
+    own = segment.span.own(np.where(batches.wrappers, last, first), last)
     if own.all():
-        return headers
+        return batches
     tell_rest(segment)
-    return headers.filter(pa.array(own))
+    return batches.only(own)

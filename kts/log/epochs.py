@@ -154,9 +154,9 @@ def epochs_of(segments: Sequence[LogSegment], log_start_offset: int) -> list[tup
     pairs = []
     for segment in segments:
         for batches in Slices(segment.log_file(), 0, segment.size):
-            chosen = (batches.column("magic") == 2) & (batches.column("partitionLeaderEpoch") >= 0)
-            chosen &= batches.column("lastOffset") >= log_start_offset
-            epochs, bases = batches.column("partitionLeaderEpoch")[chosen], batches.column("baseOffset")[chosen]
+            chosen = (batches.column("magic") == 2) & (batches.column("leader_epoch") >= 0)
+            chosen &= batches.column("last_offset") >= log_start_offset
+            epochs, bases = batches.column("leader_epoch")[chosen], batches.column("base_offset")[chosen]
             changes = np.flatnonzero(np.diff(epochs, prepend=-1) != 0)
             pairs += list(zip(epochs[changes].tolist(), bases[changes].tolist(), strict=True))
     found: list[tuple[int, int]] = []

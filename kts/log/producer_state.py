@@ -173,13 +173,12 @@ def _entries(segment: LogSegment, first_offset: int, end_offset: int) -> Iterato
     if first is None:
         return
     for batches in Slices(segment.log_file(), first.position, segment.size):
-        inside = int((batches.column("lastOffset") < end_offset).sum())
-        sound = batches.column("crcOk")[:inside]
+        inside = int((batches.column("last_offset") < end_offset).sum())
+        sound = batches.column("crc_ok")[:inside]
         stop = not sound.all()
         inside = int(sound.argmin()) if stop else inside
         if inside:
-            last = batches.entry(inside - 1)
-            ends = batches.positions()[inside - 1] - batches.start + len(last)
-            yield batches.data[: int(ends)]
+            batches.rows = inside
+            yield batches.records()
         if stop:
             return

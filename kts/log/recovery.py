@@ -508,15 +508,15 @@ class LogLoader:
 
     def _follow_epochs(self, batches: Batches) -> None:
         """Begin the epochs of the batches."""
-        magics, epochs = batches.column("magic"), batches.column("partitionLeaderEpoch")
+        magics, epochs = batches.column("magic"), batches.column("leader_epoch")
         known = np.maximum.accumulate(np.concatenate(([self.epochs.latest], epochs[:-1])))
-        bases = batches.column("baseOffset")
+        bases = batches.column("base_offset")
         for row in np.flatnonzero((magics == 2) & (epochs > known)).tolist():
             self.epochs.begin(int(epochs[row]), int(bases[row]))
 
     def _follow_producers(self, state: ProducerState, batches: Batches) -> list[AbortedBatch]:
         aborted: list[AbortedBatch] = []
-        for row in np.flatnonzero(batches.column("producerId") >= 0).tolist():
+        for row in np.flatnonzero(batches.column("producer_id") >= 0).tolist():
             aborted += state.follow(batches.entry(row))
         return aborted
 

@@ -192,9 +192,7 @@ def segment_max_timestamp(
 
 def _greatest(segment: LogSegment, starting_offset: int, start: int, end: int) -> TimestampOffset | None:
     slices = Slices(segment.log_file(), start, end)
-    headers = (
-        (batches.column("maxTimestamp"), batches.column("lastOffset"), partial(_records, batches)) for batches in slices
-    )
+    headers = ((part.column("max_timestamp"), part.column("last_offset"), partial(_records, part)) for part in slices)
     return greatest_in(headers, starting_offset, negative=segment.behaviour.times.minus_one_means_none)
 
 

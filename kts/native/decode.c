@@ -404,38 +404,44 @@ int kts_decode_inflated(struct kts_pass *d, struct kts_slab *s, const struct kts
     return KTS_OK;
 }
 
-int kts_scan(struct kts_pass *d, struct kts_slab *s, struct kts_error *err) {
+static inline void put_row(struct kts_slab *s, int64_t i, const struct kts_row *r) {
+    kts_longs(s, KTS_C_POSITION)[i] = r->position;
+    kts_ints(s, KTS_C_SIZE)[i] = r->size;
+    s->fixed[KTS_C_MAGIC].p[i] = (uint8_t)r->magic;
+    s->fixed[KTS_C_IS_BATCH].p[i] = r->magic == 2 || r->codec == 0;
+    kts_longs(s, KTS_C_BASE_OFFSET)[i] = r->base_offset;
+    kts_longs(s, KTS_C_OFFSET)[i] = r->last_offset;
+    kts_ints(s, KTS_C_LAST_DELTA)[i] = r->count;
+    kts_longs(s, KTS_C_BASE_TIME)[i] = r->base_timestamp;
+    kts_longs(s, KTS_C_MAX_TIME)[i] = r->max_timestamp;
+    kts_ints(s, KTS_C_TYPE)[i] = r->timestamp_type;
+    s->fixed[KTS_C_CODEC].p[i] = (uint8_t)r->codec;
+    kts_ints(s, KTS_C_LEADER_EPOCH)[i] = r->leader_epoch;
+    kts_longs(s, KTS_C_PRODUCER)[i] = r->producer_id;
+    ((int16_t *)(void *)s->fixed[KTS_C_PRODUCER_EPOCH].p)[i] = r->producer_epoch;
+    kts_ints(s, KTS_C_SEQUENCE)[i] = r->base_sequence;
+    s->fixed[KTS_C_TRANSACTIONAL].p[i] = r->transactional;
+    s->fixed[KTS_C_CONTROL].p[i] = r->control;
+    s->fixed[KTS_C_CRC_OK].p[i] = (uint8_t)r->crc_ok;
+}
+
+int kts_scan(const uint8_t *data, int64_t size, uint32_t want, struct kts_slab *s, struct kts_error *err) {
     struct kts_entry e;
-    int64_t row;
-    int batch, plain, status;
-    for (;;) {
-        status = kts_next_entry(d->data, d->size, d->position, &e, err);
-        if (status != KTS_OK)
-            return status;
-        row = s->rows;
-        if (row == s->row_room && kts_row_room(s, d->want, 0, 64 + row, 0))
+    struct kts_row row;
+    int status;
+    for (int64_t position = 0; (status = kts_next_entry(data, size, position, &e, err)) == KTS_OK; position += e.size) {
+        if (s->rows == s->row_room && kts_row_room(s, want, 0, 64 + s->rows, 0))
             return kts_fail(err, KTS_NO_MEMORY, 0, 0);
-        batch = e.magic == 2;
-        plain = batch || e.codec == 0;
-        kts_longs(s, KTS_C_POSITION)[row] = e.position;
-        kts_ints(s, KTS_C_SIZE)[row] = (int32_t)e.size;
-        s->fixed[KTS_C_MAGIC].p[row] = (uint8_t)e.magic;
-        s->fixed[KTS_C_IS_BATCH].p[row] = (uint8_t)plain;
-        kts_longs(s, KTS_C_BASE_OFFSET)[row] = plain ? e.offset : 0;
-        kts_longs(s, KTS_C_OFFSET)[row] = kts_last_offset(&e);
-        kts_ints(s, KTS_C_LAST_DELTA)[row] = batch ? e.count : plain;
-        kts_longs(s, KTS_C_BASE_TIME)[row] = e.base_timestamp;
-        kts_longs(s, KTS_C_MAX_TIME)[row] = e.max_timestamp;
-        kts_ints(s, KTS_C_TYPE)[row] = kts_type_of(&e);
-        s->fixed[KTS_C_CODEC].p[row] = (uint8_t)e.codec;
-        kts_ints(s, KTS_C_LEADER_EPOCH)[row] = e.leader_epoch;
-        kts_longs(s, KTS_C_PRODUCER)[row] = e.producer_id;
-        ((int16_t *)(void *)s->fixed[KTS_C_PRODUCER_EPOCH].p)[row] = e.producer_epoch;
-        kts_ints(s, KTS_C_SEQUENCE)[row] = e.base_sequence;
-        s->fixed[KTS_C_TRANSACTIONAL].p[row] = batch && e.attributes & KTS_TRANSACTIONAL;
-        s->fixed[KTS_C_CONTROL].p[row] = batch && e.attributes & KTS_CONTROL;
-        s->fixed[KTS_C_CRC_OK].p[row] = (uint8_t)kts_crc_ok(&e, err);
-        s->rows = row + 1;
-        d->position += e.size;
+        kts_row_of(&e, kts_crc_ok(&e, err), &row);
+        put_row(s, s->rows++, &row);
     }
+    return status;
+}
+
+int kts_columns_of_rows(const struct kts_row *rows, int64_t count, uint32_t want, struct kts_slab *s) {
+    if (kts_row_room(s, want, 0, count, 0))
+        return KTS_FAILED;
+    for (s->rows = 0; s->rows < count; s->rows++)
+        put_row(s, s->rows, rows + s->rows);
+    return KTS_OK;
 }

@@ -27,7 +27,10 @@ int kts_decode(struct kts_pass *d, struct kts_slab *s, int64_t stop, struct kts_
 int kts_decode_inflated(struct kts_pass *d, struct kts_slab *s, const struct kts_entry *e, const uint8_t *p, int64_t n,
                         struct kts_error *err);
 
-/* One row for each entry, using only headers and CRCs: KTS_END or KTS_FAILED. */
-int kts_scan(struct kts_pass *d, struct kts_slab *s, struct kts_error *err);
+/* The rows of the entries of a buffer as columns, from headers and CRCs alone: KTS_END or KTS_FAILED. */
+int kts_scan(const uint8_t *data, int64_t size, uint32_t want, struct kts_slab *s, struct kts_error *err);
+
+/* Rows of a table as the same columns: KTS_OK, or KTS_FAILED without memory. */
+int kts_columns_of_rows(const struct kts_row *rows, int64_t count, uint32_t want, struct kts_slab *s);
 
 #endif

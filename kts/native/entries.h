@@ -190,4 +190,49 @@ static inline int32_t kts_type_of(const struct kts_entry *e) {
     return e->magic ? (e->attributes & KTS_LOG_APPEND_TIME) != 0 : -1;
 }
 
+struct kts_row { /* an entry as a row of a table: Python sees it, and NumPy as an array (ENTRY of codec/layout.py) */
+    int64_t position;
+    int64_t base_offset; /* -1 of a wrapper, which states its last offset only */
+    int64_t last_offset;
+    int64_t base_timestamp;
+    int64_t max_timestamp;
+    int64_t producer_id;
+    int32_t size;
+    int32_t count; /* of records; -1 of a wrapper */
+    int32_t leader_epoch;
+    int32_t base_sequence;
+    int16_t attributes;
+    int16_t producer_epoch;
+    int8_t magic;
+    int8_t codec;
+    int8_t timestamp_type;
+    int8_t crc_ok; /* -1: not verified */
+    uint8_t transactional;
+    uint8_t control;
+};
+
+/* `crc_ok`: -1 where it was not verified. */
+static inline void kts_row_of(const struct kts_entry *e, int crc_ok, struct kts_row *row) {
+    int batch = e->magic == 2;
+    int plain = batch || e->codec == 0;
+    row->position = e->position;
+    row->base_offset = plain ? e->offset : -1;
+    row->last_offset = kts_last_offset(e);
+    row->base_timestamp = e->base_timestamp;
+    row->max_timestamp = e->max_timestamp;
+    row->producer_id = e->producer_id;
+    row->size = (int32_t)e->size;
+    row->count = batch ? e->count : plain ? 1 : -1;
+    row->leader_epoch = e->leader_epoch;
+    row->base_sequence = e->base_sequence;
+    row->attributes = e->attributes;
+    row->producer_epoch = e->producer_epoch;
+    row->magic = (int8_t)e->magic;
+    row->codec = (int8_t)e->codec;
+    row->timestamp_type = (int8_t)kts_type_of(e);
+    row->crc_ok = (int8_t)crc_ok;
+    row->transactional = batch && e->attributes & KTS_TRANSACTIONAL;
+    row->control = batch && e->attributes & KTS_CONTROL;
+}
+
 #endif

@@ -15,8 +15,9 @@ import numpy as np
 
 from kts.arguments import INT32_MAX
 from kts.behaviour import DEFAULT, KAFKA_TIMES, Behaviour, TimeRules, generation_of_format
-from kts.codec.columns import decode, scan_batches
+from kts.codec.columns import decode
 from kts.codec.convert import convert
+from kts.codec.layout import Entries
 from kts.dataset.partition import PartitionLog
 from kts.errors import CorruptRecordError, KtsError, LogStorageError, UnsupportedForMessageFormatError
 from kts.log.directory import LOCK
@@ -236,7 +237,7 @@ def _convert_segment(
             position += len(data)
             batches += len(part)
             records += _records(part, data)
-            last_offset = int(part.column("lastOffset")[-1])
+            last_offset = part.last_offset
             if segment.span.until is not None and last_offset >= segment.span.until:
                 why = f"offset {last_offset} reaches into the next segment, which starts at {segment.span.until}"
                 raise CorruptRecordError(why, path=segment.path, position=part.start, offset=last_offset)
@@ -276,10 +277,10 @@ def _convert_segment(
 
 def _converted(part: Batches, segment: Segment, to: Format) -> bytes:
     """Convert a slice of whole entries."""
-    unsound = np.flatnonzero(~part.column("crcOk"))
     try:
-        if unsound.size:  # entries that are only copied are checked too
-            raise CorruptRecordError("CRC is wrong", position=int(part.column("position")[unsound[0]]))
+        if not part.all_sound:  # entries that are only copied are checked too
+            unsound = int(part.column("crc_ok").argmin())
+            raise CorruptRecordError("CRC is wrong", position=int(part.column("position")[unsound]) - part.start)
         return convert(
             part.records(),
             to.magic,
@@ -303,13 +304,10 @@ def _converted(part: Batches, segment: Segment, to: Format) -> bytes:
 
 def _records(part: Batches, made: bytes) -> int:
     """Count the records of a slice from the headers, before or after conversion; else by decoding."""
-    counts = part.column("count")
-    if (counts < 0).any():  # a wrapper does not state its count
-        found = scan_batches(made).column("count")
-        if found.null_count:
-            return len(decode(made, ["offset"]))
-        counts = found.to_numpy()
-    return int(counts.sum(dtype=np.int64))
+    if not part.wrappers.any():
+        return int(part.column("count").sum())
+    converted = Batches(Entries(made), memoryview(made), 0)
+    return len(decode(made, ["offset"])) if converted.wrappers.any() else int(converted.column("count").sum())
 
 
 def _check_tail(slices: Slices, source: Readable, segment: Segment, is_last: bool, next_offset: int) -> None:
@@ -329,7 +327,7 @@ def tail_fault(slices: Slices, source: Readable, segment: Segment, next_offset: 
     tail = source.read(slices.position, min(slices.end - slices.position, LAST_READ_BYTES))
     why = slices.reason or "bytes after the last entry"
     try:
-        if any(tail) and len(scan_batches(tail)):
+        if any(tail) and len(Entries(tail)):
             return why
     except CorruptRecordError:
         return why

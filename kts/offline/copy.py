@@ -938,10 +938,10 @@ def _whole_bytes(segment: Segment, end_offset: int | None) -> int:
         start = segment.tail_position() if end_offset is None else segment.start_position(end_offset)
         slices, following = Slices(file, start, size), segment.base_offset
         for batches in slices:
-            lasts = batches.column("lastOffset")
+            lasts = batches.column("last_offset")
             if end_offset is not None and (lasts >= end_offset).any():
-                return int(batches.positions()[int((lasts >= end_offset).argmax())])
-            following = int(lasts[-1]) + 1
+                return int(batches.column("position")[int((lasts >= end_offset).argmax())])
+            following = batches.last_offset + 1
         if tail_fault(slices, file, segment, following) is not None:
             return size
         tail = size - slices.position
@@ -970,9 +970,9 @@ def _sound_parts(one: _Planned) -> Iterator[tuple[int, int]]:
     """Where the sound entries of a damaged segment lie whose offsets follow each other."""
     segment = one.segment
     last, most = segment.base_offset - 1, NO_END if one.following is None else one.following
-    for batch in header_scan(segment, 0, segment.base_offset, True, closed=one.following is not None):
-        positions, sizes, lasts = (int64(batch, name) for name in ("position", "sizeInBytes", "lastOffset"))
-        firsts = int64(batch, "baseOffset")
+    for batches in header_scan(segment, 0, segment.base_offset, True, closed=one.following is not None):
+        positions, sizes, lasts = (batches.column(name) for name in ("position", "size", "last_offset"))
+        firsts = batches.column("base_offset")
         for row in np.flatnonzero(lasts < most).tolist():
             end = int(positions[row] + sizes[row])
             is_known = int(firsts[row]) >= 0  # of a wrapper only the last offset is

@@ -14,7 +14,7 @@ from kts.dataset.partition import PartitionLog
 from kts.errors import KtsError
 from kts.model import NO_TIMESTAMP
 from kts.segment.damage import header_scan
-from kts.segment.segment import Segment, bools, int64
+from kts.segment.segment import Segment
 from kts.times import show_time
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ def parts_before(segments: Sequence[Segment], time_ms: int, skip_damage: bool) -
     whole = {name: np.concatenate([one[name] for one in batches]) for name in batches[0]} if batches else {}
     if not whole:
         return []
-    kept = (whole["maxTimestamp"] < time_ms) | (whole["maxTimestamp"] == NO_TIMESTAMP)
+    kept = (whole["max_timestamp"] < time_ms) | (whole["max_timestamp"] == NO_TIMESTAMP)
     ended: dict[int, bool] = {}  # by producer: whether the next marker is kept
     for row in np.flatnonzero(whole["transactional"] | whole["control"])[::-1].tolist():
-        producer = int(whole["producerId"][row])
+        producer = int(whole["producer_id"][row])
         if whole["control"][row]:
             ended[producer] = bool(kept[row])
         elif not ended.get(producer, False):
@@ -60,18 +60,17 @@ def parts_before(segments: Sequence[Segment], time_ms: int, skip_damage: bool) -
     for one, count in zip(batches, counts, strict=True):
         chosen = kept[start : start + count]
         start += count
-        ends = one["position"] + one["sizeInBytes"]
+        ends = one["position"] + one["size"]
         parts = list(zip(one["position"][chosen].tolist(), ends[chosen].tolist(), strict=True))
-        found.append(Kept(_joined(parts), int(one["lastOffset"][chosen].max(initial=-1)), bool(chosen.all())))
+        found.append(Kept(_joined(parts), int(one["last_offset"][chosen].max(initial=-1)), bool(chosen.all())))
     return found
 
 
 def _headers(segment: Segment, skip_damage: bool, *, closed: bool) -> dict[str, npt.NDArray[np.int64]]:
-    names, flags = ("position", "sizeInBytes", "lastOffset", "maxTimestamp", "producerId"), ("transactional", "control")
+    names = ("position", "size", "last_offset", "max_timestamp", "producer_id", "transactional", "control")
     found = list(header_scan(segment, 0, segment.base_offset, skip_damage, closed=closed))
-    numbers = {name: [int64(one, name) for one in found] for name in names}
-    truths = {name: [bools(one, name).astype(np.int64) for one in found] for name in flags}
-    return {name: np.concatenate([*each, np.empty(0, np.int64)]) for name, each in (numbers | truths).items()}
+    columns = {name: [one.column(name).astype(np.int64) for one in found] for name in names}
+    return {name: np.concatenate([*each, np.empty(0, np.int64)]) for name, each in columns.items()}
 
 
 def _joined(parts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

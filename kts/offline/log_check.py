@@ -10,13 +10,13 @@ import numpy as np
 
 from kts.arguments import INT64_MAX, INT64_MIN
 from kts.behaviour import TimeRules
-from kts.codec.columns import decode, scan_batches
+from kts.codec.columns import decode
 from kts.errors import CorruptRecordError
 from kts.offline.findings import Violation
 from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
-from kts.segment.entries import at, greatest_timestamp
+from kts.segment.entries import Batches, decoded, greatest_timestamp
 from kts.segment.index import SEGMENT_OFFSETS
-from kts.segment.segment import Segment, bools, int64
+from kts.segment.segment import Segment, int64
 from kts.store.protocol import Readable
 
 if TYPE_CHECKING:
@@ -89,19 +89,11 @@ class LogCheck:
         most = HEADERS_OF_BYTES if self.file is None else HEADERS_OF_FETCHED_BYTES
         while True:
             try:
-                for slice_start, data in segment.slices(start, None, most, first_bytes, self.file):
-                    try:
-                        found = scan_batches(data)
-                    except CorruptRecordError as error:
-                        sound = data[: error.position or 0]
-                        start = slice_start + len(sound)
-                        if sound:
-                            yield from self.slice(slice_start, sound, scan_batches(sound))
-                        raise at(error, segment.path, slice_start) from error.__cause__
-                    yield from self.slice(slice_start, data, found)
-                    start = slice_start + len(data)
+                for batches in segment.batches(start, None, first_bytes, self.file, most):
+                    yield from self.slice(batches)
+                    start = batches.end
                     if progress is not None:
-                        progress(len(data))
+                        progress(len(batches.records()))
             except CorruptRecordError as error:
                 self.damaged = True
                 zeros = _zero_tail(segment, start)
@@ -122,15 +114,15 @@ class LogCheck:
                 return
             start, first_bytes = behind, AFTER_DAMAGE_BYTES
 
-    def slice(self, start: int, data: memoryview, found: pa.RecordBatch) -> Iterator[Violation | Headers]:
-        headers = self.headers(start, data, found)
+    def slice(self, batches: Batches) -> Iterator[Violation | Headers]:
+        headers = self.headers(batches)
         yield from self.check_headers(headers)
         # A batch that was reported is not compared any further.
         headers.sound &= headers.last < self.highest
         headers.sound &= (headers.magic < 2) | (headers.count >= 0)
         yield headers
         if self.deep:
-            yield from self.check_records(start, data, headers)
+            yield from self.check_records(batches.start, batches.records(), headers)
         good = headers.sound
         if good.any():
             self.reached = max(int(headers.last[good][-2]) + 1, 0) if good.sum() > 1 else self.reached
@@ -142,34 +134,35 @@ class LogCheck:
         self.magics |= set(np.unique(headers.magic[good]).tolist())
         self.damaged |= not good.all()
 
-    def headers(self, start: int, data: memoryview, found: pa.RecordBatch) -> Headers:
-        last = int64(found, "lastOffset")
-        sound = bools(found, "crcOk")
+    def headers(self, batches: Batches) -> Headers:
+        last = batches.column("last_offset")
+        sound = batches.column("crc_ok").copy()
         # No CRC covers the offset: one that the segment cannot hold is not compared with what follows.
         sound_places = np.maximum.accumulate(np.where(sound & (last < self.highest), np.arange(len(last)), -1))
         lasts = np.where(sound_places >= 0, last[sound_places], self.last_offset)
         previous = np.concatenate([[self.last_offset], lasts[:-1]]).astype(np.int64)
-        wrapper = (int64(found, "magic") < 2) & (int64(found, "codec") > 0)
-        times = _times(found, data, self.rules) if self.rules.before_1970 else int64(found, "maxTimestamp")
+        magic, count = batches.column("magic"), batches.column("count")
+        wrapper = batches.wrappers
+        times = _times(batches, self.rules) if self.rules.before_1970 else batches.column("max_timestamp")
         none = self.no_time
-        filled = sound & (int64(found, "count") != 0)
+        filled = sound & (count != 0)
         return Headers(
-            position=int64(found, "position") + start,
-            size=int64(found, "sizeInBytes"),
-            magic=int64(found, "magic"),
-            first=np.where(wrapper, previous + 1, int64(found, "baseOffset")),
+            position=batches.column("position"),
+            size=batches.column("size"),
+            magic=magic,
+            first=np.where(wrapper, previous + 1, batches.column("base_offset")),
             last=last,
             wrapper=wrapper,
             max_timestamp=times,
             running_max=np.maximum(np.maximum.accumulate(np.where(sound, times, none)), self.max_timestamp),
             filled_max=np.maximum(np.maximum.accumulate(np.where(filled, times, none)), self.filled_max),
-            leader_epoch=int64(found, "partitionLeaderEpoch"),
+            leader_epoch=batches.column("leader_epoch"),
             sound=sound,
             previous_last=previous,
-            producer_id=int64(found, "producerId"),
-            transactional=bools(found, "transactional"),
-            control=bools(found, "control"),
-            count=int64(found, "count"),
+            producer_id=batches.column("producer_id"),
+            transactional=batches.column("transactional"),
+            control=batches.column("control"),
+            count=count,
         )
 
     def check_headers(self, headers: Headers) -> Iterator[Violation]:
@@ -280,13 +273,12 @@ def _zero_tail(segment: Segment, start: int) -> int:
     return size - start
 
 
-def _times(found: pa.RecordBatch, data: memoryview, rules: TimeRules) -> npt.NDArray[np.int64]:
+def _times(batches: Batches, rules: TimeRules) -> npt.NDArray[np.int64]:
     """The greatest timestamp of each batch if those before 1970 count; ``NO_TIME`` if it has none."""
-    times = int64(found, "maxTimestamp").copy()
-    places, sizes = int64(found, "position"), int64(found, "sizeInBytes")
-    for i in np.flatnonzero(rules.hides(times) & bools(found, "crcOk")).tolist():
+    times = batches.column("max_timestamp").copy()
+    for i in np.flatnonzero(rules.hides(times) & batches.column("crc_ok")).tolist():
         try:
-            inside = int64(decode(data[places[i] : places[i] + sizes[i]], ["timestamp"]), "timestamp")
+            inside = decoded(batches.entry(i))[1]
         except CorruptRecordError:  # the deep check reports it
             continue
         greatest = greatest_timestamp(inside, rules)

@@ -198,7 +198,7 @@ def _rebuilt(
     def follow(batches: Batches) -> None:
         nonlocal has_times
         if not has_times:  # a batch that the cleaner emptied keeps its timestamp but needs no entry
-            has_times = bool(((batches.column("maxTimestamp") != NO_TIMESTAMP) & (batches.column("count") != 0)).any())
+            has_times = bool(((batches.column("max_timestamp") != NO_TIMESTAMP) & (batches.column("count") != 0)).any())
         steps.follow(batches)
         if progress is not None:
             progress(len(batches.records()))
@@ -237,9 +237,9 @@ class _TransactionSteps:
     def follow(self, batches: Batches) -> None:
         """Add those of a slice."""
         control = batches.column("control")
-        ours = (batches.column("producerId") >= 0) & (control | batches.column("transactional"))
+        ours = (batches.column("producer_id") >= 0) & (control | batches.column("transactional"))
         for row in np.flatnonzero(ours).tolist():
-            producer, offset = int(batches.column("producerId")[row]), int(batches.column("baseOffset")[row])
+            producer, offset = int(batches.column("producer_id")[row]), int(batches.column("base_offset")[row])
             if not control[row]:
                 if producer not in self.open:
                     self.open.add(producer)

@@ -147,8 +147,7 @@ def _end(segment: Segment, position: int) -> int:
     """The offset after the last entry before a position."""
     end, tail = segment.base_offset, segment.tail_position()
     for headers in segment.batches(tail if tail < position else 0, position):
-        if headers.num_rows:
-            end = int(int64(headers, "lastOffset")[-1]) + 1
+        end = headers.last_offset + 1
     return end
 
 
@@ -158,34 +157,28 @@ def _cut_of(segment: Segment, offset: int, whole: bool) -> tuple[SegmentCut, tup
     batches = records = 0
     earlier = None
     for headers in segment.batches(0 if whole else segment.start_position(offset)):
-        gone = np.flatnonzero(int64(headers, "lastOffset") >= offset)
+        gone = np.flatnonzero(headers.column("last_offset") >= offset)
         if not len(gone):
             continue
         first = int(gone[0])
         if batches == 0:
-            position = 0 if whole else int(headers["position"][first].as_py())
-            size = int(headers["sizeInBytes"][first].as_py())
-            offsets = _offsets(segment, int(headers["position"][first].as_py()), size)
+            position = 0 if whole else int(headers.column("position")[first])
+            offsets = _offsets(headers.entry(first))
             before = offsets[offsets < offset]
             earlier = (int(before[0]), int(before[-1])) if len(before) else None
-        batches += headers.num_rows - first
-        for count, place, size in zip(
-            headers["count"][first:].to_pylist(),
-            headers["position"][first:].to_pylist(),
-            headers["sizeInBytes"][first:].to_pylist(),
-            strict=True,
-        ):
-            records += len(_offsets(segment, place, size)) if count is None else count
+        batches += len(headers) - first
+        counts = headers.column("count")[first:]
+        untold = headers.wrappers[first:]
+        records += int(counts[~untold].sum())
+        records += sum(len(_offsets(headers.entry(first + row))) for row in np.flatnonzero(untold).tolist())
     end = segment.size_bytes
     kept = end if position is None else position
     return SegmentCut(segment.path, segment.base_offset, whole, kept, end - kept, batches, records), earlier
 
 
-def _offsets(segment: Segment, position: int, size: int) -> npt.NDArray[np.int64]:
+def _offsets(entry: memoryview) -> npt.NDArray[np.int64]:
     """The offsets of the records of one batch."""
-    with segment.open() as file:
-        read = decode(file.read(position, size), ["offset", "headers"])
-    return int64(read, "offset")
+    return int64(decode(entry, ["offset", "headers"]), "offset")
 
 
 # --- cutting --------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 from kts.dataset.partition import PartitionLog
 from kts.model import NO_TIMESTAMP
 from kts.proposals.modes import AppendedSet, Mode
-from kts.segment.segment import int64
 
 
 class MonotonicAppendTime(Mode):
@@ -28,9 +27,8 @@ class MonotonicAppendTime(Mode):
     def opened(self, log: PartitionLog) -> None:
         self.last_ms = NO_TIMESTAMP
         for segment in reversed(log.segments):
-            for headers in segment.batches():
-                if headers.num_rows:
-                    self.last_ms = int(int64(headers, "maxTimestamp")[-1])
+            for batches in segment.batches():
+                self.last_ms = int(batches.column("max_timestamp")[-1])
             if self.last_ms != NO_TIMESTAMP:
                 return
 

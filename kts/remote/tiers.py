@@ -66,7 +66,7 @@ from kts.segment.checkpoints import leader_epochs_of
 from kts.segment.damage import header_scan
 from kts.segment.names import REMOTE
 from kts.segment.rereading import warn
-from kts.segment.segment import Segment, int64
+from kts.segment.segment import Segment
 from kts.segment.snapshots import open_transactions_of, snapshot_entries_of
 from kts.store import addresses
 from kts.store.protocol import ByteRange, BytesFile, Item, Readable, Result, Status
@@ -403,11 +403,9 @@ class TierFiles(Store):
         whole = Segment(path, "", 0, name.base_offset, source=self)
         found = size
         for batch in header_scan(whole, whole.start_position(name.end or 0), name.base_offset, True, 2**16):
-            beyond = int64(batch, "baseOffset") >= (name.end or 0)
-            if beyond.any():
-                found = (
-                    int(int64(batch, "position")[int(np.argmax(beyond))]) or size
-                )  # of another log: its reader raises
+            beyond = batch.column("base_offset") >= (name.end or 0)
+            if beyond.any():  # at 0 it is of another log: its reader raises
+                found = int(batch.column("position")[int(np.argmax(beyond))]) or size
                 break
         _cuts.keep(key, found, 0)
         return found
@@ -917,7 +915,7 @@ def _last_of(view: TieredPartition, stored: StoredSegment, known: Copy, skip_dam
     last = _End(known.start_offset - 1, -1)
     try:
         for batch in header_scan(segment, segment.tail_position(), known.start_offset, skip_damage):
-            lasts, epochs = int64(batch, "lastOffset"), int64(batch, "partitionLeaderEpoch")
+            lasts, epochs = batch.column("last_offset"), batch.column("leader_epoch")
             if (at := int(lasts.argmax())) >= 0 and lasts[at] > last.offset:
                 last = _End(int(lasts[at]), int(epochs[at]))
     except CorruptRecordError:

@@ -149,26 +149,26 @@ def confirmed_time(
     reached: int | None = None
     held = False
     for batches in Slices(file, start, size, first_bytes):
-        lasts, times = batches.column("lastOffset"), batches.column("maxTimestamp")
+        lasts, times = batches.column("last_offset"), batches.column("max_timestamp")
         count = len(batches)
         if not held and not to_end and lasts[-1] >= offset:
             count = int((lasts >= offset).argmax()) + 1
-        if not batches.all_sound() and not batches.column("crcOk")[:count].all():
+        if not batches.all_sound and not batches.column("crc_ok")[:count].all():
             return None
         later = (times[:count] > timestamp_ms) & (times[:count] != NO_TIMESTAMP)
         if later.any() and (later & (batches.column("count")[:count] != 0)).any():
             return None
         if reached is None and times.max() >= timestamp_ms:
             row = int((times >= timestamp_ms).argmax())
-            reached = batches.start + int(batches.column("position")[row]) if row < count else None
+            reached = int(batches.column("position")[row]) if row < count else None
         if not held and lasts[-1] >= offset:
             held, holder = True, int((lasts >= offset).argmax())
             if batches.column("magic")[holder] == 2:
                 hidden = timestamp_ms < NO_TIMESTAMP and times[holder] == NO_TIMESTAMP
-                if batches.column("baseOffset")[holder] > offset or (times[holder] != timestamp_ms and not hidden):
+                if batches.column("base_offset")[holder] > offset or (times[holder] != timestamp_ms and not hidden):
                     return None
             if reached is None:
-                reached = batches.start + int(batches.column("position")[holder])
+                reached = int(batches.column("position")[holder])
         if held and not to_end:
             break
     return reached if held else None

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from kts.codec.columns import decode, scan_batches
-from kts.codec.layout import OVERHEAD_BYTES, SMALLEST_ENTRY_BYTES, candidates, claimed_size
+from kts.codec.columns import decode
+from kts.codec.layout import OVERHEAD_BYTES, SMALLEST_ENTRY_BYTES, Entries, candidates, claimed_size
 from kts.errors import CorruptRecordError
-from kts.segment.entries import at
+from kts.segment.entries import Batches, at
 from kts.segment.index import SEGMENT_OFFSETS
 from kts.segment.rereading import warn
-from kts.segment.segment import Segment, bools, int64
+from kts.segment.segment import Segment
 from kts.store.protocol import Readable
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 FIRST_WINDOW = 2**12
 LAST_WINDOW = 2**20
@@ -178,13 +176,11 @@ class _Look:
         if size is None or not self.budget.allows(position, size):
             return False
         try:
-            found = scan_batches(self.file.read(position, size))
+            found = Entries(self.file.read(position, size), verify_crc=True)
         except CorruptRecordError:
             return False
-        if found.num_rows != 1 or not found.column("crcOk")[0].as_py():
-            return False
-        last = found.column("lastOffset")[0].as_py()
-        return bool(self.expected_offset <= last < self.expected_offset + self.span)
+        is_one = len(found) == 1 and found.all_sound
+        return is_one and self.expected_offset <= found[0].last_offset < self.expected_offset + self.span
 
     def sound_entries(self, start: int, end: int) -> Iterator[int]:
         """The start of every sound entry that lies between two positions."""
@@ -227,8 +223,8 @@ def header_scan(
     file: Readable | None = None,
     verify_crc: bool = True,
     closed: bool = False,
-) -> Iterator[pa.RecordBatch]:
-    """Header scans of the sound batches from a position on; those of a slice before its damage come first.
+) -> Iterator[Batches]:
+    """The headers of the sound batches from a position on, slice by slice; those before damage come first.
 
     Raises
     ------
@@ -240,16 +236,19 @@ def header_scan(
     budget, size = SearchBudget(), segment.size_bytes if file is None else file.size()
     while True:
         try:
-            for batch in segment.batches(start, None, first_bytes, file):
-                damaged = np.flatnonzero(~bools(batch, "crcOk") & verify_crc)
-                sound = batch.slice(0, damaged[0]) if len(damaged) else batch
-                if sound.num_rows:
-                    start = int(sound.column("position")[-1].as_py() + sound.column("sizeInBytes")[-1].as_py())
-                    if sound.num_rows > 1:  # no CRC covers offsets: one of two is believed
-                        expected_offset = int(int64(sound, "lastOffset")[-2:].min()) + 1
-                    yield sound
-                if len(damaged):
-                    raise _wrong_crc(segment, start, batch.column("sizeInBytes")[damaged[0]].as_py())
+            for batches in segment.batches(start, None, first_bytes, file):
+                damaged = None
+                if verify_crc and not batches.all_sound:
+                    damaged = int(batches.column("crc_ok").argmin())
+                    size_of_damaged = len(batches.entry(damaged))
+                    batches.rows = damaged
+                start = batches.end
+                if len(batches) > 1:  # no CRC covers offsets: one of two is believed
+                    expected_offset = int(batches.column("last_offset")[-2:].min()) + 1
+                if len(batches):
+                    yield batches
+                if damaged is not None:
+                    raise _wrong_crc(segment, start, size_of_damaged)
             if start >= size:
                 return
             is_whole = True
@@ -287,6 +286,6 @@ def next_offset(segment: Segment, *, skip_damage: bool = True, closed: bool = Fa
     """
     end = segment.base_offset
     start = segment.tail_position()
-    for batch in header_scan(segment, start, end, skip_damage, verify_crc=skip_damage, closed=closed):
-        end = max(end, int(int64(batch, "lastOffset").max()) + 1)
+    for batches in header_scan(segment, start, end, skip_damage, verify_crc=skip_damage, closed=closed):
+        end = max(end, int(batches.column("last_offset").max()) + 1)
     return end

@@ -681,7 +681,7 @@ class LogSegment:
     def _reaches_beyond(self, time: int) -> bool:
         """Whether a batch after the last offset-index entry is later than a time; emptied batches do not count."""
         for batches in Slices(self.log_file(), self.start_of(INT64_MAX), self.size):
-            times = batches.column("maxTimestamp")
+            times = batches.column("max_timestamp")
             if ((times > time) & (times != NO_TIMESTAMP) & (batches.column("count") != 0)).any():
                 return True
         return False
@@ -712,10 +712,10 @@ class LogSegment:
         """The greatest of a given timestamp and those from a position on, its offset, and the end of the entries."""
         slices = Slices(self.log_file(), start, self.size)
         for batches in slices:
-            times, lasts = batches.column("maxTimestamp"), batches.column("lastOffset")
-            if not (self.behaviour.fails_at_damage or batches.all_sound()):
+            times, lasts = batches.column("max_timestamp"), batches.column("last_offset")
+            if not (self.behaviour.fails_at_damage or batches.all_sound):
                 # A damaged header may claim any offset: never index one above the sound batches so far.
-                lasts = np.maximum.accumulate(np.where(batches.column("crcOk"), lasts, offset))
+                lasts = np.maximum.accumulate(np.where(batches.column("crc_ok"), lasts, offset))
             for row in self._times.hides(times).nonzero()[0].tolist():
                 hidden = self._hidden_timestamp(batches.entry(row))
                 if hidden != self._none and hidden > time:
@@ -934,9 +934,9 @@ class LogSegment:
         position = self.start_of(INT64_MAX)
         slices, last = Slices(self.log_file(), position, self.size), self.base_offset - 1
         for batches in slices:
-            if not batches.all_sound():
+            if not batches.all_sound:
                 return "the CRC of a batch in the tail is wrong"
-            offsets = batches.column("lastOffset")  # which no CRC covers
+            offsets = batches.column("last_offset")  # which no CRC covers
             if offsets[0] <= last or (np.diff(offsets) <= 0).any():
                 return "an offset in the tail is not above the one before it"
             last = int(offsets[-1])
@@ -1137,8 +1137,8 @@ def _is_damaged(log: File, size: int, start: int, end: int) -> bool:
     """True if the entries between two positions are not sound, so that sizes do not show the borders."""
     slices = Slices(log, start, size, FIRST_READ_BYTES)
     for batches in slices:
-        inside = batches.positions() < end
-        if not batches.column("crcOk")[inside].all():
+        inside = batches.column("position") < end
+        if not batches.column("crc_ok")[inside].all():
             return True
         if not inside.all():
             return False

@@ -24,7 +24,7 @@ from kts.segment.damage import header_scan
 from kts.segment.entries import FIRST_READ_BYTES, LAST_READ_BYTES
 from kts.segment.index import SEGMENT_OFFSETS
 from kts.segment.rereading import warn
-from kts.segment.segment import EVERYTHING, SMALL_BYTES, Lookups, Segment, Span, int64
+from kts.segment.segment import EVERYTHING, SMALL_BYTES, Lookups, Segment, Span
 from kts.store.expanded import compression_of_log
 from kts.store.local import File
 from kts.store.protocol import Readable
@@ -243,7 +243,7 @@ def _last_two_sound(segment: Segment, place: int) -> list[tuple[int, int]]:
     """First and last offsets of the last two entries behind a border, also behind damage."""
     last = list[tuple[int, int]]()
     for batch in header_scan(segment, place, segment.base_offset, True, verify_crc=False, closed=True):
-        firsts, lasts = (int64(batch, name)[-2:].tolist() for name in ("baseOffset", "lastOffset"))
+        firsts, lasts = (batch.column(name)[-2:].tolist() for name in ("base_offset", "last_offset"))
         last = [*last, *zip(firsts, lasts, strict=True)][-2:]
     return last
 
@@ -407,20 +407,18 @@ def _batches(segment: Segment, start: int) -> _Batches:
     found = _Batches([], [], [], [], [])
     try:
         for batch in header_scan(segment, start, segment.base_offset, True, closed=True):
-            lasts = int64(batch, "lastOffset")
-            firsts = int64(batch, "baseOffset")
+            lasts, firsts = batch.column("last_offset"), batch.column("base_offset").copy()
             before = np.concatenate(([found.last[-1] if found.last else segment.base_offset - 1], lasts[:-1]))
             before = np.minimum(
                 before + 1, lasts
             )  # of a wrapper, whose header lacks its first offset, if it is damaged
             for row in np.flatnonzero(firsts < 0).tolist():
-                position, size = (batch.column(name)[row].as_py() for name in ("position", "sizeInBytes"))
                 with segment.open() as log:
-                    entry = entry_at(log, segment.size_bytes, position)
+                    entry = entry_at(log, segment.size_bytes, int(batch.column("position")[row]))
                 firsts[row] = before[row] if entry is None or entry.first_offset < 0 else entry.first_offset
             for column, values in zip(
                 found,
-                (int64(batch, "position"), int64(batch, "sizeInBytes"), firsts, lasts, int64(batch, "maxTimestamp")),
+                (batch.column("position"), batch.column("size"), firsts, lasts, batch.column("max_timestamp")),
                 strict=True,
             ):
                 column += values.tolist()

@@ -342,16 +342,16 @@ class _Rebuild(IndexBuilder):
         if stop is not None:
             batches.rows = stop.row
         if len(batches):
-            last = batches.column("lastOffset")
+            last = batches.column("last_offset")
             self.last_taken = int(last[-1])
-            time = batches.column("maxTimestamp")
+            time = batches.column("max_timestamp")
             if self.behaviour.times.before_1970:
                 time = self.signed(batches, time)
             self.waiting.append(
                 PendingEntries(
-                    batches.positions(),
-                    batches.column("sizeInBytes"),
-                    last if self.behaviour.indexes_last_offset else batches.column("baseOffset"),
+                    batches.column("position"),
+                    batches.column("size"),
+                    last if self.behaviour.indexes_last_offset else batches.column("base_offset"),
                     last,
                     time,
                 )
@@ -374,10 +374,10 @@ class _Rebuild(IndexBuilder):
     def unsound(self, batches: Batches) -> StopIndexing | None:
         """The first unsound entry of a slice and the reason; None if all are sound."""
         found: StopIndexing | None = None
-        if not batches.all_sound():
-            found = StopIndexing(int(batches.column("crcOk").argmin()), "the CRC is wrong")
+        if not batches.all_sound:
+            found = StopIndexing(int(batches.column("crc_ok").argmin()), "the CRC is wrong")
         if self.config.max_message_bytes is not None:
-            large = batches.column("sizeInBytes") > self.config.max_message_bytes + 12
+            large = batches.column("size") > self.config.max_message_bytes + 12
             if large.any() and (found is None or large.argmax() < found.row):
                 found = StopIndexing(
                     int(large.argmax()), f"an entry is larger than {self.config.max_message_bytes} bytes"
@@ -390,7 +390,7 @@ class _Rebuild(IndexBuilder):
 
     def backwards(self, batches: Batches) -> StopIndexing | None:
         """The first entry with an offset not above the previous one: no CRC covers offsets, and a write may be torn."""
-        first, last = batches.column("baseOffset"), batches.column("lastOffset")
+        first, last = batches.column("base_offset"), batches.column("last_offset")
         before = np.concatenate(([self.last_taken], last[:-1]))
         unknown = (first < 0) & (batches.column("magic") < 2)  # a wrapper's header lacks its first offset
         wrong = (last <= before) | ((first <= before) & ~unknown)

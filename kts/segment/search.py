@@ -26,7 +26,7 @@ from kts.codec.columns import decode
 from kts.errors import CorruptRecordError, KtsError
 from kts.model import NO_TIMESTAMP, TimestampOffset
 from kts.segment.damage import header_scan
-from kts.segment.entries import at
+from kts.segment.entries import Batches, at
 from kts.segment.rereading import warn
 from kts.segment.segment import Closed, Lookups, Segment, closed_times, int64
 from kts.times import Time, doubt_of, milliseconds, time_unit
@@ -253,13 +253,14 @@ class SegmentSearch:
             self.verify_crc,
             closed=not self.active,
         )
-        for batch in scan:
-            likely = query.may_match(int64(batch, "maxTimestamp")) & (int64(batch, "lastOffset") >= query.first_offset)
-            positions, sizes = int64(batch, "position"), int64(batch, "sizeInBytes")
+        for batches in scan:
+            likely = query.may_match(batches.column("max_timestamp"))
+            likely &= batches.column("last_offset") >= query.first_offset
+            positions = batches.column("position")
             before = stats.batches_read
             for row in np.flatnonzero(likely).tolist():
-                position, size = int(positions[row]), int(sizes[row])
-                data = memoryview(file.read(position, size))
+                position, data = int(positions[row]), batches.entry(row)
+                size = len(data)
                 offsets, timestamps = _records(self.segment, position, data, self.verify_crc)
                 stats.records_read += len(offsets)
                 stats.batches_read = before + row + 1
@@ -269,10 +270,9 @@ class SegmentSearch:
                     own = self.segment.span.own(offsets, offsets)
                     offsets, timestamps = offsets[own], timestamps[own]
                 yield Records(position, offsets, timestamps)
-            end = int(positions[-1] + sizes[-1])
-            stats.batches_read = before + len(positions)
-            stats.bytes_read += end - stats.end_position
-            stats.end_position = end
+            stats.batches_read = before + len(batches)
+            stats.bytes_read += batches.end - stats.end_position
+            stats.end_position = batches.end
 
     def check_end(self) -> None:
         """Raise if its indexes have offsets that its log has lost."""
@@ -481,9 +481,8 @@ def max_so_far(segment: Segment, active: bool) -> int:
     if path is not None and not active and segment.source.size_of(path) == 0:
         return -1
     largest, start = last or (-1, 0)
-    for batch in header_scan(segment, start, segment.base_offset, False, verify_crc=False, closed=not active):
-        if batch.num_rows:
-            largest = max(largest, int(int64(batch, "maxTimestamp").max()))
+    for batches in header_scan(segment, start, segment.base_offset, False, verify_crc=False, closed=not active):
+        largest = max(largest, int(batches.column("max_timestamp").max()))
     return largest
 
 
@@ -614,13 +613,10 @@ def _segment_max(
 
 
 def _headers(segment: Segment, start: int, *, closed: bool) -> Iterator[Headers]:
-    for batch in header_scan(segment, start, segment.base_offset, False, FIRST_BYTES, closed=closed):
-        read = partial(_read, segment, int64(batch, "position"), int64(batch, "sizeInBytes"))
-        yield int64(batch, "maxTimestamp"), int64(batch, "lastOffset"), read
+    for batches in header_scan(segment, start, segment.base_offset, False, FIRST_BYTES, closed=closed):
+        yield batches.column("max_timestamp"), batches.column("last_offset"), partial(_read, segment, batches)
 
 
-def _read(segment: Segment, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], row: int) -> Times:
+def _read(segment: Segment, batches: Batches, row: int) -> Times:
     """Offsets and timestamps of the records of one batch."""
-    position = int(positions[row])
-    with segment.open() as file:
-        return _records(segment, position, memoryview(file.read(position, int(sizes[row]))))
+    return _records(segment, int(batches.column("position")[row]), batches.entry(row))

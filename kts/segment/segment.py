@@ -13,7 +13,7 @@ import numpy as np
 
 from kts._timeindex import OffsetIndex, TimeIndex
 from kts.arguments import INT64_MAX, INT64_MIN
-from kts.codec.columns import decode, iter_decode, scan_batches, valid_bytes
+from kts.codec.columns import decode, iter_decode, valid_bytes
 from kts.codec.layout import HEADER_BYTES, SMALLEST_ENTRY_BYTES, Entries, Entry, read_header
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.model import NO_TIMESTAMP
@@ -268,15 +268,23 @@ class Segment:
         end: int | None = None,
         first_bytes: int | None = None,
         file: Readable | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """``kts.scan_batches`` of each slice between two positions, with positions in the file.
+        slice_bytes: int = SLICE_BYTES,
+    ) -> Iterator[Batches]:
+        """The headers of the batches between two positions, slice by slice; see ``slices``.
 
         Raises
         ------
         CorruptRecordError
             Raised after the batches before the damage; ``.path`` and ``.position`` are set.
         """
-        yield from batches_of(self, self.slices(start, end, first_bytes=first_bytes, file=file))
+        ahead = None if first_bytes is not None else (start, end)
+        with self.open(ahead) if file is None else nullcontext(file) as file:
+            size = file.size()
+            end = size if end is None else min(end, size)
+            slices = Slices(file, max(start, self.span.start), end, first_bytes, slice_bytes)
+            yield from slices
+        if slices.error is not None:
+            raise at(slices.error, self.path)
 
     def tail_position(self) -> int:
         """The last border in the offset index that the log confirms; 0 if there is none."""
@@ -414,18 +422,6 @@ def _read(file: Readable, position: int, count: int) -> memoryview:
     return memory[: file.read_into(memory, position)]
 
 
-def batches_of(segment: Segment, slices: Iterator[tuple[int, memoryview]]) -> Iterator[pa.RecordBatch]:
-    """Header scans of slices, with positions in the file."""
-    for position, data in slices:
-        try:
-            found = scan_batches(data)
-        except CorruptRecordError as error:
-            if error.position:
-                yield rebase(scan_batches(data[: error.position]), position)
-            raise at(error, segment.path, position) from error.__cause__
-        yield rebase(found, position)
-
-
 def int64(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64]:
     """A column as int64 numbers, times as ms; null is -1."""
     import pyarrow as pa
@@ -550,7 +546,7 @@ class Lookups:
         reached = confirmed_time(self.file, self.size, time, offset, start, first_bytes=first, to_end=to_end)
         if tail is not None and reached is not None:
             for batches in Slices(self.file, max(tail, reached), self.size, first):
-                if ((batches.column("maxTimestamp") > time) & (batches.column("count") != 0)).any():
+                if ((batches.column("max_timestamp") > time) & (batches.column("count") != 0)).any():
                     return None
         return reached
 
@@ -606,7 +602,7 @@ class Lookups:
         last = self.segment.base_offset - 1
         tail = Slices(self.file, self.place(EVERYTHING), self.size, FIRST_READ_BYTES)
         for batches in tail:
-            last = max(last, int(batches.column("lastOffset").max()))
+            last = max(last, int(batches.column("last_offset").max()))
         if last + 1 >= following:
             return None
         if tail.reason is not None or (self.segment.remote and tail.position < self.size):
@@ -620,7 +616,7 @@ class Lookups:
         beyond = (places > last) & (places < following) & (positions >= self.size)
         later = (offsets > last) & (offsets < following)
         for batches in Slices(self.file, self.segment.span.start, self.size if later.any() else 0):
-            later &= times > int(batches.column("maxTimestamp").max())
+            later &= times > int(batches.column("max_timestamp").max())
         known = max(places[beyond].max(initial=last), offsets[later].max(initial=last))
         if known == last or not (self.segment.remote or self._has_ended(following)):
             return None
@@ -715,19 +711,15 @@ def _small_times(logs: Sequence[bytes]) -> list[tuple[int, int] | None]:
         return found
     ends = np.cumsum([len(logs[number]) for number in filled])
     data = b"".join(logs)
-    try:
-        batches = Batches(scan_batches(data), memoryview(data), 0)
-        whole = len(batches.records()) == len(data)
-        whole = whole and bool(np.isin(ends[:-1], batches.column("position")).all())
-    except CorruptRecordError:
-        whole = False
-    if not whole:  # one of them is damaged: check each alone
+    entries = Entries(data, verify_crc=True, until_damage=True)
+    positions = entries.column("position")
+    if entries.end < len(data) or not np.isin(ends[:-1], positions).all():  # one is damaged: check each alone
         return [_small_times([one])[0] for one in logs] if len(filled) > 1 else found
-    stops = np.searchsorted(batches.column("position"), ends)
+    stops = np.searchsorted(positions, ends)
     firsts = np.concatenate([[0], stops[:-1]])
-    greatest = np.maximum.reduceat(batches.column("maxTimestamp"), firsts).tolist()
-    sound = np.logical_and.reduceat(batches.column("crcOk"), firsts).tolist()
-    lasts = batches.column("lastOffset")[stops - 1].tolist()
+    greatest = np.maximum.reduceat(entries.column("max_timestamp"), firsts).tolist()
+    sound = np.logical_and.reduceat(entries.column("crc_ok"), firsts).tolist()
+    lasts = entries.column("last_offset")[stops - 1].tolist()
     for k, number in enumerate(filled):
         found[number] = (greatest[k], lasts[k]) if sound[k] else None
     return found

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
+from kts.arguments import INT64_MIN
 from kts.codec.columns import decode
 from kts.codec.layout import HEADER_BYTES, Entry, read_header
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.model import NO_TIMESTAMP
 from kts.segment.damage import header_scan, next_offset
-from kts.segment.entries import at, shallow_entries
+from kts.segment.entries import Batches, at, shallow_entries
 from kts.segment.names import parse_file_name
 from kts.segment.overlaps import Overlaps
 from kts.segment.partition import ListsSegments, ReadablePartition
@@ -38,7 +39,6 @@ from kts.times import show_time
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
 
 
 TXN_ENTRY = struct.Struct(">hqqqq")
@@ -242,14 +242,11 @@ class Markers:
             scan = header_scan(
                 one, position, one.base_offset, skip_damage, 2**16, verify_crc=skip_damage, closed=closed
             )
-            for batch in scan:
-                if not batch.num_rows:
-                    continue
-                if one.remote and batch.column("position")[0].as_py() != position:
-                    yield Marker(batch.column("baseOffset")[0].as_py() - 1, ANY_PRODUCER, UNKNOWN)
-                yield from markers(one, batch)
-                position = batch.column("position")[-1].as_py() + batch.column("sizeInBytes")[-1].as_py()
-                reached = batch.column("lastOffset")[-1].as_py()
+            for batches in scan:
+                if one.remote and batches.column("position")[0] != position:
+                    yield Marker(int(batches.column("base_offset")[0]) - 1, ANY_PRODUCER, UNKNOWN)
+                yield from markers(one, batches)
+                position, reached = batches.end, batches.last_offset
             if one.remote and skip_damage and position < one.size_bytes:
                 yield Marker(reached, ANY_PRODUCER, UNKNOWN)
             position = 0
@@ -293,23 +290,22 @@ def _following(segment: Segment) -> list[Segment]:
     return [one for one in found if one.base_offset > segment.base_offset]
 
 
-def markers(segment: Segment, batch: pa.RecordBatch) -> Iterator[Marker]:
-    """The transaction markers among the batches of a header scan."""
-    import pyarrow.compute as pc
-
-    control = batch.filter(batch.column("control"))
-    if control.num_rows == 0:
-        return
-    control = control.filter(pc.greater_equal(control.column("producerId"), 0))
-    columns = (control.column(name).to_pylist() for name in ("position", "sizeInBytes", "producerId"))
-    for position, size, producer in zip(*columns, strict=True):
-        yield from marker_at(segment, position, size, producer)
+def markers(segment: Segment, batches: Batches, first_offset: int = INT64_MIN) -> Iterator[Marker]:
+    """The transaction markers among the batches of a header scan that reach an offset."""
+    control = batches.column("control") & (batches.column("producer_id") >= 0)
+    control &= batches.column("last_offset") >= first_offset
+    for row in np.flatnonzero(control).tolist():
+        position, producer = int(batches.column("position")[row]), int(batches.column("producer_id")[row])
+        yield from _markers_in(segment, position, batches.entry(row), producer)
 
 
 def marker_at(segment: Segment, position: int, size: int, producer_id: int) -> list[Marker]:
     """The transaction markers in one control batch; empty for other control records."""
     with segment.open() as file:
-        data = file.read(position, size)
+        return _markers_in(segment, position, file.read(position, size), producer_id)
+
+
+def _markers_in(segment: Segment, position: int, data: bytes | memoryview, producer_id: int) -> list[Marker]:
     try:
         records = decode(data, ["offset", "key", "headers"])
     except CorruptRecordError as error:
@@ -411,10 +407,10 @@ def unstable(log: ReadablePartition, *, skip_damage: bool = False, most_bytes: i
         return None
     for segment, place in places:
         closed = segment is not segments[-1] or log.following_offset is not None
-        for batch in header_scan(
+        for batches in header_scan(
             segment, place, segment.base_offset, skip_damage, verify_crc=skip_damage, closed=closed
         ):
-            _follow(segment, batch, start, still_open)
+            _follow(segment, batches, start, still_open)
     return Unstable(end, still_open)
 
 
@@ -454,12 +450,10 @@ def log_end_offset(log: ReadablePartition, *, skip_damage: bool = False) -> int:
     return behind  # what is missing before it is told by who reads it
 
 
-def _follow(segment: Segment, batch: pa.RecordBatch, start: int, still_open: dict[int, int]) -> None:
-    import pyarrow.compute as pc
-
-    rows = batch.filter(pc.and_(batch.column("transactional"), pc.greater_equal(batch.column("lastOffset"), start)))
-    ends = {marker.offset: marker for marker in markers(segment, rows)}
-    columns = (rows.column(name).to_pylist() for name in ("baseOffset", "lastOffset", "producerId", "control"))
+def _follow(segment: Segment, batches: Batches, start: int, still_open: dict[int, int]) -> None:
+    ends = {marker.offset: marker for marker in markers(segment, batches, start)}
+    rows = batches.column("transactional") & (batches.column("last_offset") >= start)
+    columns = (batches.column(name)[rows].tolist() for name in ("base_offset", "last_offset", "producer_id", "control"))
     for base, last, producer, control in zip(*columns, strict=True):
         if not control:
             still_open.setdefault(producer, base)

@@ -8,7 +8,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kts.compression import CODEC_NAMES
 from kts.dataset.options import TimeRange
@@ -21,6 +20,7 @@ from kts.model import NO_TIMESTAMP
 from kts.offline.small_files import verify_checkpoints, verify_groups
 from kts.offline.verify import apart, verify_partition
 from kts.segment.damage import header_scan
+from kts.segment.entries import Batches
 from kts.segment.segment import Span, first_time
 from kts.spark.schema import DAMAGE_TYPES, FINDING_TYPES, SEGMENT_TYPES
 from kts.store.protocol import Readable
@@ -106,22 +106,20 @@ class _Sums:
         self.magics: set[int] = set()
         self.codecs: set[int] = set()
 
-    def add(self, headers: pa.RecordBatch) -> None:
+    def add(self, headers: Batches) -> None:
         """Add a header scan. The header of a compressed wrapper has neither its first offset nor its count."""
-        if not headers.num_rows:
-            return
-        unknown, counted = headers["count"].null_count, pc.sum(headers["count"]).as_py() or 0
-        self.records = None if unknown or self.records is None else self.records + counted
+        wrappers, counted = headers.wrappers, int(headers.column("count").sum())
+        self.records = None if wrappers.any() or self.records is None else self.records + counted
         if not self.batches:
-            self.first_offset = headers["baseOffset"][0].as_py()
-        self.batches += headers.num_rows
-        self.last_offset = headers["lastOffset"][-1].as_py()
-        self.magics |= {*headers["magic"].unique().to_pylist()}
-        self.codecs |= {*headers["codec"].unique().to_pylist()}
-        times = headers["maxTimestamp"].cast(pa.int64())
-        timed = times.filter(pc.not_equal(times, NO_TIMESTAMP))
+            self.first_offset = None if wrappers[0] else headers[0].base_offset
+        self.batches += len(headers)
+        self.last_offset = headers.last_offset
+        self.magics |= {*headers.column("magic").tolist()}
+        self.codecs |= {*headers.column("codec").tolist()}
+        times = headers.column("max_timestamp")
+        timed = times[times != NO_TIMESTAMP]
         if len(timed):
-            greatest = pc.max(timed).as_py()
+            greatest = int(timed.max())
             self.max_ms = greatest if self.max_ms is None else max(self.max_ms, greatest)
 
 

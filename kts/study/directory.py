@@ -12,7 +12,6 @@ from kts.config import DAY_MS, HOUR_MS
 from kts.dataset.scan import by_segment
 from kts.model import NO_TIMESTAMP, TimestampType
 from kts.segment.rereading import unless_deleted
-from kts.segment.segment import int64
 
 from . import verdicts
 from .limits import Limits
@@ -69,12 +68,10 @@ def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount
         with unless_deleted(segment.path, segment.source):
             file_ms = segment.modified_ms
             for headers in scans:
-                advance(int(int64(headers, "sizeInBytes").sum()))
-                times = np.clip(int64(headers, "maxTimestamp"), -FAR_MS, FAR_MS)
-                first = np.clip(
-                    np.asarray(headers["baseTimestamp"].cast("int64").fill_null(NO_TIMESTAMP)), -FAR_MS, FAR_MS
-                )
-                append = np.asarray(headers["timestampType"]) == TimestampType.LogAppendTime
+                advance(int(headers.column("size").sum()))
+                times = np.clip(headers.column("max_timestamp"), -FAR_MS, FAR_MS)
+                first = np.clip(headers.column("base_timestamp"), -FAR_MS, FAR_MS)
+                append = headers.column("timestamp_type") == TimestampType.LogAppendTime
                 kept = times != NO_TIMESTAMP
                 without += int((~kept).sum())
                 possible = np.where(append | (times <= file_ms), times, -FAR_MS)
@@ -82,7 +79,7 @@ def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount
                 reached = int(so_far[-1])
                 arrival = np.where(append, times, so_far[1:])
                 # The leader overwrote the time of a message; in a batch it left the first record's.
-                both = append & (first != NO_TIMESTAMP) & (np.asarray(headers["magic"]) == 2)
+                both = append & (first != NO_TIMESTAMP) & (headers.column("magic") == 2)
                 create = np.where(append, np.where(both, first, times), times)
                 parts.append(tuple(column[kept] for column in (create, arrival, both, append)))
         apart = file_ms - max(_latest([part[0] for part in parts[begun:]]), reached)

@@ -68,7 +68,7 @@ def test_no_entry_below_the_expected_offset_is_believed(tmp_path: Path) -> None:
 def test_scans_go_on_behind_damage_only_when_asked(tmp_path: Path) -> None:
     parts = batches(6)
     one = segment(tmp_path, *parts[:2], b"\xff" * 50, *parts[3:])
-    bases = [offset for found in header_scan(one, 0, 0, True) for offset in found.column("baseOffset").to_pylist()]
+    bases = [offset for found in header_scan(one, 0, 0, True) for offset in found.column("base_offset").tolist()]
     assert bases == [0, 1, 3, 4, 5]
     with pytest.raises(CorruptRecordError) as error:
         list(header_scan(one, 0, 0, False))
@@ -79,7 +79,7 @@ def test_scans_go_on_behind_an_offset_that_leaps(tmp_path: Path) -> None:
     """No CRC covers offsets: one that is wrong hides no entry behind later damage."""
     parts = batches(6)
     one = segment(tmp_path, parts[0], (99).to_bytes(8, "big") + parts[1][8:], parts[2], b"\xff" * 50, *parts[4:])
-    bases = [offset for found in header_scan(one, 0, 0, True) for offset in found.column("baseOffset").to_pylist()]
+    bases = [offset for found in header_scan(one, 0, 0, True) for offset in found.column("base_offset").tolist()]
     assert bases == [0, 99, 2, 4, 5]
 
 

@@ -39,7 +39,7 @@ def test_both_ways_give_the_entries_of_kafkas_logs(rng: random.Random) -> None:
             at_once = [
                 pair
                 for part in slices
-                for pair in zip(part.positions().tolist(), part.column("sizeInBytes").tolist(), strict=True)
+                for pair in zip(part.column("position").tolist(), part.column("size").tolist(), strict=True)
             ]
         assert at_once == expected and slices.reason is None
         assert slices.position == (sum(expected[-1]) if expected else 0)

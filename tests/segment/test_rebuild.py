@@ -292,9 +292,9 @@ def test_who_follows_a_recovery_sees_every_sound_entry_once_and_nothing_else(
 
     def visit(batches: Batches) -> None:
         seen.append(bytes(batches.records()))
-        positions.extend(batches.positions().tolist())
-        for row, position in enumerate(batches.positions().tolist()):
-            assert bytes(batches.entry(row)) == log[position : position + int(batches.column("sizeInBytes")[row])]
+        positions.extend(batches.column("position").tolist())
+        for row, position in enumerate(batches.column("position").tolist()):
+            assert bytes(batches.entry(row)) == log[position : position + int(batches.column("size")[row])]
 
     segment = LogSegment(str(tmp_path), 0, now_ms=0)
     report = segment.recover(visit)
