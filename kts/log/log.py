@@ -63,7 +63,7 @@ from kts.segment.names import (
     RECOVERY_POINTS,
     parse_directory_name,
 )
-from kts.segment.producers import EXPIRATION_MS, ProducerStateEntry, Sent
+from kts.segment.producers import EXPIRATION_MS, ProducerStateEntry, Sent, Update
 from kts.segment.rebuild import Recovered
 from kts.segment.segment import described
 from kts.segment.transactions import truncate_aborted
@@ -107,6 +107,33 @@ PUBLIC = (
     *("truncate_fully_and_start_at", "advance_log_start_offset", "advance_high_watermark", "begin_leader_epoch"),
     *("reconfigure", "flush", "checkpoint", "close"),
 )
+
+
+class Sender(NamedTuple):
+    """Who appends a set, and what of the set is known before it is read.
+
+    Parameters
+    ----------
+    origin : str
+        "client", "coordinator" or "replication".
+    leader_epoch : int or None
+        The epoch of every batch in the set; None reads them from the batches.
+    newest_magic : int
+        No entry of the set has a newer magic.
+    states_first_offset : bool
+        The header of the set states its first offset.
+    follows_segments : bool
+        The leader's segments are followed: neither size nor time rolls, only what a segment cannot hold.
+    begins_segment : int or None
+        Where the segment of the set begins, if that is a new one of the leader's.
+    """
+
+    origin: str
+    leader_epoch: int | None
+    newest_magic: int
+    states_first_offset: bool = True
+    follows_segments: bool = False
+    begins_segment: int | None = None
 
 
 class Log:
@@ -439,8 +466,9 @@ class Log:
                     raise InvalidRequestError(f"leader_epoch: {why}")
             done = self._checked(buf, self._end, now, leader_epoch, origin)
             if done.entries:
-                magic = None if origin == "client" else UNREAD  # a coordinator's markers may be newer than the topic's
-                first = self._store(done, now, done.first_offset, leader_epoch, origin, magic=magic)
+                # A coordinator's markers may be newer than the topic's format.
+                magic = self.config.magic if origin == "client" else UNREAD
+                first = self._store(done, now, Sender(origin, leader_epoch, magic))
                 if first is not None:
                     return done._replace(
                         records=b"",
@@ -545,9 +573,10 @@ class Log:
             self._check_open()
             now, leader_epoch, first = self._clock(), max(self._epochs.latest, 0), self._end
             done = self._checked_rows(sets, now, leader_epoch)
+            sender = Sender("client", leader_epoch, config.magic)
             try:
                 for one in done:
-                    self._store(one, now, one.first_offset, leader_epoch, "client")
+                    self._store(one, now, sender)
             except BaseException:
                 self._take_back(first)
                 raise
@@ -614,11 +643,11 @@ class Log:
                 newest = UNREAD if entries.error is not None else int(entries.column("magic").max())
                 if self.behaviour.indexes_inner_offset and self._view.segments[-1].entry_is_due:
                     done = done._replace(first_offset=self._first_offset(done))
-                leads = segment_base is not None
+                follows = segment_base is not None
                 if segment_base is not None and not self._may_begin(segment_base, done, known):
                     segment_base = None
-                roll_offset = done.first_offset if known else -1
-                self._store(done, self._clock(), roll_offset, None, leads=leads, begins=segment_base, magic=newest)
+                sender = Sender("replication", None, newest, known, follows, segment_base)
+                self._store(done, self._clock(), sender)
             return done
 
     def appends_at_once(self, size_bytes: int, timestamp_ms: int | None = None) -> bool:
@@ -662,77 +691,68 @@ class Log:
             return done.first_offset
         return int(offsets[0]) if len(offsets) and offsets[0] >= self._end else done.first_offset
 
-    def _store(
-        self,
-        done: Validated,
-        now_ms: int,
-        roll_offset: int,
-        leader_epoch: int | None,
-        origin: str = "replication",
-        leads: bool = False,
-        begins: int | None = None,
-        magic: int | None = None,
-    ) -> Sent | None:
-        """Write a set; or return the batch that it duplicates.
-
-        Parameters
-        ----------
-        roll_offset : int
-            The first offset of the set if its header states it, else -1.
-        leader_epoch : int, optional
-            The epoch of every batch in the set; None reads them from the batches.
-        leads : bool
-            The leader's segments are followed: neither size nor time rolls, only what a segment cannot hold.
-        begins : int, optional
-            Where the segment of the set begins, if that is a new one of the leader's.
-        magic : int, optional
-            The newest magic in the set; None is the topic's.
-        """
-        records, last_offset, config = done.records, done.last_offset, self.config
+    def _store(self, done: Validated, now_ms: int, sender: Sender) -> Sent | None:
+        """Write a set; or return the batch that it duplicates."""
         if self._deletions.is_due(now_ms):
             self._delete_due(now_ms)
-        size = len(records)
-        self._check_set_size(done, origin)
-        if not self._end <= last_offset < INT64_MAX:
+        self._check_set_size(done, sender.origin)
+        if not self._end <= done.last_offset < INT64_MAX:
             raise InvalidOffsetError(f"expected offsets below 2^63-1, found a set that begins at {self._end}")
-        segment = self._view.segments[-1]
-        limit_ms = INT64_MAX if leads else config.max_segment_ms - segment.jitter_ms
-        most = INT32_MAX if leads else config.segment_bytes
+        segment = self._segment_for(done, now_ms, sender)
+        entries = Entries(done.records) if self.behaviour.indexes_last_offset else NO_ENTRIES
+        self._epochs.follow(entries, sender.leader_epoch)
+        update = self._producers.prepare(done.records, entries, sender.origin)
+        if isinstance(update, Sent):
+            return update
+        self._write(segment, done, entries, update, sender.newest_magic)
+        for listener in self._listeners.values():
+            listener.appended(segment.base_offset, done.records, done.first_offset)
+        config, end = self.config, self._end
+        if end - self.recovery_point >= config.flush_messages or is_over(self._last_flush, config.flush_ms, now_ms):
+            with self._close_if_in_doubt():
+                self._flush_to(end, now_ms)
+        return None
+
+    def _segment_for(self, done: Validated, now_ms: int, sender: Sender) -> LogSegment:
+        """The segment that a set goes to: the active one, or a new one where it rolls."""
+        segment, config, follows = self._view.segments[-1], self.config, sender.follows_segments
+        if sender.begins_segment is not None:
+            return self._roll(sender.begins_segment, now_ms)
+        limit_ms = INT64_MAX if follows else config.max_segment_ms - segment.jitter_ms
+        most = INT32_MAX if follows else config.segment_bytes
         why = policies.roll_reason(
             segment.size,
-            min(size, most),
+            min(len(done.records), most),
             most,
             segment.time_waited_for_roll(now_ms, done.max_timestamp_ms),
             limit_ms,
             segment.indexes_are_full,
-            last_offset - segment.base_offset,
+            done.last_offset - segment.base_offset,
         )
-        if self._listeners and not leads and segment.size and why in (None, "time"):
+        if self._listeners and not follows and segment.size and why in (None, "time"):
             for listener in self._listeners.values():
                 why = listener.time_roll(why, now_ms, segment.created_ms, limit_ms)
-        if begins is not None:
-            segment = self._roll(begins, now_ms)
-        elif why is not None:
-            if not self.behaviour.rolls_at_first_offset:
-                roll_offset = -1
-            segment = self._roll(policies.new_base_offset(roll_offset, last_offset, self._end), now_ms)
-        entries = Entries(records) if self.behaviour.indexes_last_offset else NO_ENTRIES
-        self._epochs.follow(entries, leader_epoch)
-        update = self._producers.prepare(records, entries, origin)
-        if isinstance(update, Sent):
-            return update
+        if why is None:
+            return segment
+        stated = done.first_offset if sender.states_first_offset and self.behaviour.rolls_at_first_offset else -1
+        return self._roll(policies.new_base_offset(stated, done.last_offset, self._end), now_ms)
+
+    def _write(
+        self, segment: LogSegment, done: Validated, entries: Entries, update: Update | None, newest_magic: int
+    ) -> None:
+        """Append a set to its segment, and publish it."""
         before = segment.size
         try:
             segment.append(
-                records,
+                done.records,
                 done.first_offset,
-                last_offset,
+                done.last_offset,
                 done.max_timestamp_ms,
                 done.offset_of_max_timestamp,
                 entries,
-                config.magic if magic is None else magic,
+                newest_magic,
             )
-            end = self._end = last_offset + 1
+            end = self._end = done.last_offset + 1
             self._producers.appended(update, end, segment)
             seen = self._view
             self._view = View(seen.segments, seen.bases, end, segment.size, seen.log_start_offset)
@@ -742,12 +762,6 @@ class Log:
             raise
         if update is not None:
             self._producers.replicated_to(self.high_watermark)
-        for listener in self._listeners.values():
-            listener.appended(segment.base_offset, records, done.first_offset)
-        if end - self.recovery_point >= config.flush_messages or is_over(self._last_flush, config.flush_ms, now_ms):
-            with self._close_if_in_doubt():
-                self._flush_to(end, now_ms)
-        return None
 
     def _check_set_size(self, done: Validated, origin: str) -> None:
         # A set that a leader appended before its segment.bytes was lowered gets a segment of its own.
