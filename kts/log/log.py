@@ -110,16 +110,12 @@ PUBLIC = (
 
 
 class Sender(NamedTuple):
-    """Who appends a set, and what of the set is known before it is read.
+    """Who appends a set, and by what it rolls.
 
     Parameters
     ----------
     origin : str
         "client", "coordinator" or "replication".
-    leader_epoch : int or None
-        The epoch of every batch in the set; None reads them from the batches.
-    newest_magic : int
-        No entry of the set has a newer magic.
     states_first_offset : bool
         The header of the set states its first offset.
     follows_segments : bool
@@ -129,11 +125,12 @@ class Sender(NamedTuple):
     """
 
     origin: str
-    leader_epoch: int | None
-    newest_magic: int
     states_first_offset: bool = True
     follows_segments: bool = False
     begins_segment: int | None = None
+
+
+CLIENT = Sender("client")
 
 
 class Log:
@@ -467,8 +464,8 @@ class Log:
             done = self._checked(buf, self._end, now, leader_epoch, origin)
             if done.entries:
                 # A coordinator's markers may be newer than the topic's format.
-                magic = self.config.magic if origin == "client" else UNREAD
-                first = self._store(done, now, Sender(origin, leader_epoch, magic))
+                sender, magic = (CLIENT, self.config.magic) if origin == "client" else (Sender(origin), UNREAD)
+                first = self._store(done, now, sender, leader_epoch, magic)
                 if first is not None:
                     return done._replace(
                         records=b"",
@@ -573,10 +570,9 @@ class Log:
             self._check_open()
             now, leader_epoch, first = self._clock(), max(self._epochs.latest, 0), self._end
             done = self._checked_rows(sets, now, leader_epoch)
-            sender = Sender("client", leader_epoch, config.magic)
             try:
                 for one in done:
-                    self._store(one, now, sender)
+                    self._store(one, now, CLIENT, leader_epoch, config.magic)
             except BaseException:
                 self._take_back(first)
                 raise
@@ -646,8 +642,8 @@ class Log:
                 follows = segment_base is not None
                 if segment_base is not None and not self._may_begin(segment_base, done, known):
                     segment_base = None
-                sender = Sender("replication", None, newest, known, follows, segment_base)
-                self._store(done, self._clock(), sender)
+                sender = Sender("replication", known, follows, segment_base)
+                self._store(done, self._clock(), sender, None, newest)
             return done
 
     def appends_at_once(self, size_bytes: int, timestamp_ms: int | None = None) -> bool:
@@ -691,8 +687,18 @@ class Log:
             return done.first_offset
         return int(offsets[0]) if len(offsets) and offsets[0] >= self._end else done.first_offset
 
-    def _store(self, done: Validated, now_ms: int, sender: Sender) -> Sent | None:
-        """Write a set; or return the batch that it duplicates."""
+    def _store(
+        self, done: Validated, now_ms: int, sender: Sender, leader_epoch: int | None, newest_magic: int
+    ) -> Sent | None:
+        """Write a set; or return the batch that it duplicates.
+
+        Parameters
+        ----------
+        leader_epoch : int or None
+            The epoch of every batch in the set; None reads them from the batches.
+        newest_magic : int
+            No entry of the set has a newer magic.
+        """
         if self._deletions.is_due(now_ms):
             self._delete_due(now_ms)
         self._check_set_size(done, sender.origin)
@@ -700,11 +706,11 @@ class Log:
             raise InvalidOffsetError(f"expected offsets below 2^63-1, found a set that begins at {self._end}")
         segment = self._segment_for(done, now_ms, sender)
         entries = Entries(done.records) if self.behaviour.indexes_last_offset else NO_ENTRIES
-        self._epochs.follow(entries, sender.leader_epoch)
+        self._epochs.follow(entries, leader_epoch)
         update = self._producers.prepare(done.records, entries, sender.origin)
         if isinstance(update, Sent):
             return update
-        self._write(segment, done, entries, update, sender.newest_magic)
+        self._write(segment, done, entries, update, newest_magic)
         for listener in self._listeners.values():
             listener.appended(segment.base_offset, done.records, done.first_offset)
         config, end = self.config, self._end
