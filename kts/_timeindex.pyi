@@ -1,12 +1,26 @@
 """Types of the compiled index module."""
 
+from collections.abc import Callable
 from typing import Self, SupportsIndex, final
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer, disjoint_base
 
+from kts.store.protocol import Readable
+
 _Array = npt.NDArray[np.int64]
+
+def search_file(
+    open_file: Callable[[], Readable],
+    count: int,
+    base_offset: int,
+    target: SupportsIndex,
+    stride: int,
+    by_offset: bool,
+    warm: bool,
+    /,
+) -> tuple[int, int, int]: ...
 
 @disjoint_base
 class _Index:

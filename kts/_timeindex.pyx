@@ -63,6 +63,8 @@ cdef enum:
     FAR = 16384  # entries above which an index no longer fits the nearest cache
     NEAR = 512  # entries within which keys are assumed to increase evenly
     WINDOW = 48  # entries to examine around the place where even spacing would put the target
+    BLOCK_BYTES = 4096  # entries of a file that are read at once when a search has no more left
+    WARM_BYTES = 8192  # the end of an index, where Kafka's search begins
 
 
 cdef inline int64_t int64_argument(object value, str name) except? -1:
@@ -254,16 +256,6 @@ cdef inline int64_t gallop(const uint8_t *data, int64_t n, int64_t target, int64
     return low
 
 
-cdef inline bint rises(const int64_t *targets, int64_t count, int64_t before) noexcept nogil:
-    cdef int64_t i
-    if targets[0] < before:
-        return False
-    for i in range(1, count):
-        if targets[i] < targets[i - 1]:
-            return False
-    return True
-
-
 cdef inline void put(
     const uint8_t *data, int64_t slot, int64_t base, int64_t *key, int64_t *value, int stride
 ) noexcept nogil:
@@ -285,49 +277,127 @@ cdef inline void search_many(
 ) noexcept nogil:
     """Answers for all targets, LANES at a time: a sorted block searches only between the answers of its ends."""
     cdef int64_t slots[LANES]
-    cdef int64_t shifted[LANES]
-    cdef const int64_t *block
-    cdef int64_t done = 0, todo, known = -1, last, target, before = INT64_MAX
+    cdef int64_t block[LANES]
+    cdef int64_t done = 0, todo, known = -1, first, last, target, before = INT64_MAX
+    cdef bint rises
     cdef int i
     while done < count:
         todo = min(<int64_t>LANES, count - done)
-        block = targets + done
-        if stride == 8:
-            # Offsets become relative; below the base nothing matches, and the subtraction must not wrap.
-            for i in range(todo):
-                target = block[i]
-                shifted[i] = target - base if target >= base else INT64_MIN
-            block = shifted
-        if n == 0:
-            for i in range(todo):
-                slots[i] = -1
-        elif rises(block, todo, before):
-            last = gallop(data, n, block[todo - 1], known, stride)
-            if last == known:
+        rises = True
+        for i in range(LANES):  # the last target again where fewer than LANES are left
+            target = targets[done + min(<int64_t>i, todo - 1)]
+            if stride == 8:
+                # Offsets become relative; below the base nothing matches, and the subtraction must not wrap.
+                target = target - base if target >= base else INT64_MIN
+            rises &= before <= target
+            block[i] = before = target
+            slots[i] = -1
+        if n:
+            first, last = 0, n - 1
+            if rises:
+                first, last = max(known, 0), gallop(data, n, target, known, stride)
+            if rises and last == known:  # one answer for all
                 put(data, known, base, &keys[done], &values[done], stride)
                 for i in range(1, todo):
-                    keys[done + i] = keys[done]
-                    values[done + i] = values[done]
-                before = block[todo - 1]
+                    keys[done + i], values[done + i] = keys[done], values[done]
                 done += todo
                 continue
-            if todo == LANES:
-                search_lanes(data, max(known, 0), last - max(known, 0) + 1, block, slots, stride)
-            else:
-                for i in range(todo):
-                    known = slots[i] = gallop(data, n, block[i], known, stride)
-            known = last
-        elif todo == LANES:
-            search_lanes(data, 0, n, block, slots, stride)
+            search_lanes(data, first, last - first + 1, block, slots, stride)
             known = slots[LANES - 1]
-        else:
-            for i in range(todo):
-                slots[i] = gallop(data, n, block[i], -1, stride)
-            known = slots[todo - 1]
-        before = block[todo - 1]
         for i in range(todo):
             put(data, slots[i], base, &keys[done + i], &values[done + i], stride)
         done += todo
+
+
+@cython.final
+cdef class _FileEntries:
+    """Entries of an index file, read when a search comes to them."""
+
+    cdef object read
+    cdef bytes block
+    cdef int64_t base, start, stop  # the slots of the block
+    cdef int stride
+    cdef bint by_offset
+
+    cdef int load(self, int64_t first, int64_t stop) except -1:
+        self.block = self.read(first * self.stride, (stop - first) * self.stride)
+        self.start, self.stop = first, first + len(self.block) // self.stride
+        return 0
+
+    cdef int put_slot(self, int64_t slot, int64_t *key, int64_t *value) except -1:
+        cdef const uint8_t *data
+        if not self.start <= slot < self.stop:
+            self.load(slot, slot + 1)
+            if self.stop == slot:
+                raise EOFError
+        data = self.block
+        put(data, slot - self.start, self.base, key, value, self.stride)
+        return 0
+
+    cdef int64_t key(self, int64_t slot) except? -1:
+        cdef int64_t key, value
+        self.put_slot(slot, &key, &value)
+        return value if self.by_offset else key
+
+
+def search_file(open_file, count, base_offset, target, int stride, bint by_offset, bint warm, /):
+    """Slot and both fields of the greatest entry at or below a target, as an index file is searched that may be written.
+
+    Parameters
+    ----------
+    open_file : callable
+        Gives the file, of which ``read`` takes position and count.
+    count, base_offset : int
+        Of the entries of the file; of the segment.
+    target : int
+        An offset, or a timestamp in a time index.
+    stride : int
+        Bytes of an entry: 12 of a time index, 8 of an offset index.
+    by_offset : bool
+        The target is an offset, also in a time index.
+    warm : bool
+        Begin at the end of the index.
+
+    Raises
+    ------
+    EOFError
+        The file ends before an entry.
+
+    Notes
+    -----
+    The slot is -1 below the first entry. Follows Kafka's steps exactly: an index that is out of order gives Kafka's
+    result. Source: AbstractIndex.indexSlotRangeFor.
+    """
+    cdef int64_t entries = count, wanted = int64_argument(target, "target"), low = 0, high = entries - 1, slot, found
+    cdef int64_t key, value
+    cdef _FileEntries file = _FileEntries.__new__(_FileEntries)
+    put(NULL, -1, base_offset, &key, &value, stride)
+    if entries == 0:
+        return -1, key, value
+    file.read, file.block, file.base, file.stride = open_file().read, b"", base_offset, stride
+    file.by_offset = by_offset and stride == 12
+    if entries * stride <= BLOCK_BYTES:
+        file.load(0, entries)
+    slot = max(<int64_t>0, high - WARM_BYTES // stride) if warm else 0
+    if warm and file.key(slot) < wanted:
+        low = slot
+    elif file.key(0) > wanted:
+        return -1, key, value
+    elif warm:
+        high = slot
+    while low < high:
+        if (high - low) * stride < BLOCK_BYTES and not (file.start <= low and high < file.stop):
+            file.load(low, high + 1)
+        slot = (low + high + 1) // 2
+        found = file.key(slot)
+        if found > wanted:
+            high = slot - 1
+        elif found < wanted:
+            low = slot
+        else:
+            low = high = slot
+    file.put_slot(low, &key, &value)
+    return low, key, value
 
 
 cdef class _Index:
@@ -337,6 +407,7 @@ cdef class _Index:
     cdef bint held
     cdef const uint8_t *data
     cdef int64_t entries_count, slots, base
+    cdef int stride
 
     def __dealloc__(self):
         if self.held:
@@ -363,7 +434,7 @@ cdef class _Index:
             raise TypeError(f"buf: expected a bytes-like object, found {type(buf).__name__}") from None
         except BufferError as error:
             raise ValueError(f"buf: expected a contiguous buffer ({error})") from None
-        self.held = True
+        self.held, self.stride = True, stride
         self.data = <const uint8_t *>self.view.buf
         self.slots = self.view.len // stride
         self.entries_count = without_zero_tail(self.data, self.slots, stride)
@@ -376,28 +447,38 @@ cdef class _Index:
         first, last = self.entry(0), self.entry(self.entries_count - 1)
         return f", {keys}={show(first[0])} to {show(last[0])}, {values}={first[1]} to {last[1]}"
 
-    cdef int64_t slot_argument(self, object slot) except -1:
-        cdef int64_t number = int64_argument(slot, "slot")
+    cdef object entry_at(self, object slot):
+        cdef int64_t number = int64_argument(slot, "slot"), key, value
         if not 0 <= number < self.entries_count:
             raise IndexError(f"slot: expected one of {self.entries_count} entries, found {number}")
-        return number
+        put(self.data, number, self.base, &key, &value, self.stride)
+        return kts_pair(key, value)
 
-    cdef tuple answers(self, const int64_t[::1] targets, int stride):
+    cdef tuple all_entries(self):
+        cdef int64_t[::1] keys = np.empty(self.entries_count, np.int64)
+        cdef int64_t[::1] values = np.empty(self.entries_count, np.int64)
+        cdef int64_t i
+        with nogil:
+            for i in range(self.entries_count):
+                put(self.data, i, self.base, &keys[i], &values[i], self.stride)
+        return keys.base, values.base
+
+    cdef tuple answers(self, const int64_t[::1] targets):
         cdef int64_t count = targets.shape[0]
         both = np.empty((2, count), np.int64)  # one allocation, more likely to be reused
         cdef int64_t[:, ::1] found = both
         cdef const uint8_t* data = self.data
         if count:
             with nogil:
-                if stride == 12:  # a stride known at compile time is faster
+                if self.stride == 12:  # a stride known at compile time is faster
                     search_many(data, self.entries_count, self.base, &targets[0], count, &found[0, 0], &found[1, 0], 12)
                 else:
                     search_many(data, self.entries_count, self.base, &targets[0], count, &found[0, 0], &found[1, 0], 8)
         return both[0], both[1]
 
-    cdef list size_findings(self, int stride):
+    cdef list size_findings(self):
         cdef list found = []
-        cdef int64_t zeros = self.slots - self.entries_count
+        cdef int64_t stride = self.stride, zeros = self.slots - self.entries_count
         if self.view.len % stride:
             found.append(
                 f"size {self.view.len} is not a multiple of {stride}: {self.view.len % stride} bytes after the last entry"
@@ -454,32 +535,22 @@ cdef class TimeIndex(_Index):
 
     def entry(self, slot, /):
         """The entry of a number, as (timestamp_ms, offset)."""
-        cdef int64_t number = self.slot_argument(slot)
-        return kts_pair(key_at(self.data, number, 12), kts_plus(self.base, value_at(self.data, number, 12)))
+        return self.entry_at(slot)
 
     def lookup_many(self, timestamps_ms, /):
         """As ``lookup`` for an int64 array, in two int64 arrays: timestamps and offsets. Sorted queries are faster."""
-        return self.answers(int64_queries(timestamps_ms, "timestamps_ms"), 12)
+        return self.answers(int64_queries(timestamps_ms, "timestamps_ms"))
 
     def entries(self):
         """All entries as two int64 arrays: timestamps in ms, absolute offsets."""
-        timestamps = np.empty(self.entries_count, np.int64)
-        offsets = np.empty(self.entries_count, np.int64)
-        cdef int64_t[::1] keys = timestamps
-        cdef int64_t[::1] values = offsets
-        cdef int64_t i
-        with nogil:
-            for i in range(self.entries_count):
-                keys[i] = key_at(self.data, i, 12)
-                values[i] = kts_plus(self.base, value_at(self.data, i, 12))
-        return timestamps, offsets
+        return self.all_entries()
 
     def check(self):
         """Faults of the file by itself, one sentence each; empty if it is sound.
 
         Timestamps must increase, offsets must not decrease or be below the base, the size must be whole used entries.
         """
-        cdef list found = self.size_findings(12)
+        cdef list found = self.size_findings()
         cdef object base = self.base  # a Python int: base + offset may be more than 64 bits hold
         cdef int64_t i, now, then = 0, offset, last = 0
         for i in range(self.entries_count):
@@ -550,32 +621,22 @@ cdef class OffsetIndex(_Index):
 
     def entry(self, slot, /):
         """The entry of a number, as (offset, position)."""
-        cdef int64_t number = self.slot_argument(slot)
-        return kts_pair(kts_plus(self.base, key_at(self.data, number, 8)), value_at(self.data, number, 8))
+        return self.entry_at(slot)
 
     def lookup_many(self, offsets, /):
         """As ``lookup`` for an int64 array, in two int64 arrays: offsets and positions. Sorted queries are faster."""
-        return self.answers(int64_queries(offsets, "offsets"), 8)
+        return self.answers(int64_queries(offsets, "offsets"))
 
     def entries(self):
         """All entries as two int64 arrays: absolute offsets, positions."""
-        offsets = np.empty(self.entries_count, np.int64)
-        positions = np.empty(self.entries_count, np.int64)
-        cdef int64_t[::1] keys = offsets
-        cdef int64_t[::1] values = positions
-        cdef int64_t i
-        with nogil:
-            for i in range(self.entries_count):
-                keys[i] = kts_plus(self.base, key_at(self.data, i, 8))
-                values[i] = value_at(self.data, i, 8)
-        return offsets, positions
+        return self.all_entries()
 
     def check(self):
         """Faults of the file by itself, one sentence each; empty if it is sound.
 
         Offsets must increase and not be below the base, positions must increase, the size must be whole used entries.
         """
-        cdef list found = self.size_findings(8)
+        cdef list found = self.size_findings()
         cdef object base = self.base
         cdef int64_t i, offset, position, last = 0, before = 0
         for i in range(self.entries_count):

@@ -1,4 +1,4 @@
-"""The two writable index files of a segment: append, truncate, look up, check.
+"""The two indexes of a segment while they are written: in memory for a rebuild, and as files.
 
 Layout::
 
@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from kts._timeindex import search_file
 from kts.arguments import INT32_MAX
 from kts.behaviour import DEFAULT, NOTHING, Behaviour
 from kts.codec.layout import SMALLEST_ENTRY_BYTES
-from kts.errors import CorruptIndexError, IndexFullError, InvalidOffsetError, LogStorageError
+from kts.errors import CorruptIndexError, IndexFullError, InvalidOffsetError, KtsError, LogStorageError
 from kts.model import NO_TIMESTAMP
 from kts.store import local, publishing
 from kts.store.local import WritableFile
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 SEGMENT_OFFSETS = INT32_MAX + 1  # an index keeps an offset as a 32-bit difference to the base offset
-_NEVER_INDEXED = (NO_TIMESTAMP, NOTHING)
-_BLOCK_BYTES = 4096
+OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+TIME_ENTRY = np.dtype([("time", ">i8"), ("offset", ">i4")])
 
 
 class IndexSpacing:
@@ -81,18 +82,16 @@ class IndexSpacing:
         return chosen
 
 
-def slots(max_bytes: int, entry_bytes: int, behaviour: Behaviour) -> int:
-    """How many entries ``segment.index.bytes`` gives room for."""
-    return max(max_bytes // entry_bytes, 1 if behaviour.adapts_indexes else 0)
+# --- entries that are added in order ----------------------------------------------------------------
 
 
-class IndexFile:
-    """Base class of both indexes.
+class GrowingIndex:
+    """Adds entries to an index in order: here in memory, in ``IndexFile`` to a file.
 
     Parameters
     ----------
-    path : str
-        The file. A missing file is created with full length and no entries; in an existing one every slot is an entry.
+    path : str or None
+        The file that errors name.
     base_offset : int
         Of the segment.
     max_bytes : int
@@ -100,6 +99,217 @@ class IndexFile:
     behaviour : Behaviour
         An index that adapts has room for at least one entry, grows for its closing entry, and keeps all entries when it
         is resized. Otherwise it fails where Kafka fails.
+    """
+
+    entry_bytes: ClassVar[int]
+    name: ClassVar[str]
+
+    def __init__(self, path: str | None, base_offset: int, max_bytes: int, behaviour: Behaviour = DEFAULT) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.max_bytes = max_bytes
+        self.behaviour = behaviour
+        self.data = bytearray()
+        self.entries = 0
+        self.max_entries = self._most_entries
+        self.last_offset = base_offset
+
+    @property
+    def _most_entries(self) -> int:
+        """How many entries ``segment.index.bytes`` gives room for."""
+        return max(self.max_bytes // self.entry_bytes, 1 if self.behaviour.adapts_indexes else 0)
+
+    @property
+    def is_full(self) -> bool:
+        """True if no further entry may be appended."""
+        return self.entries >= self.max_entries
+
+    def store(self, entries: bytes, count: int = 1) -> None:
+        """Add entries by their bytes."""
+        self.data += entries
+        self.entries += count
+
+    def outside(self, offset: int) -> int:
+        """The number to write for an offset outside the range of relative ones; a rebuild stops before such."""
+        return (offset - self.base_offset) & 0xFFFFFFFF
+
+    def full(self) -> IndexFullError:
+        """The error of an index with no free slot."""
+        return IndexFullError(f"the {self.name} index is full, it has {self.entries} entries", path=self.path)
+
+
+class GrowingOffsetIndex(GrowingIndex):
+    """Adds entries to an offset index."""
+
+    entry_bytes = 8
+    name = "offset"
+    last_position = -1
+    _entry = struct.Struct(">II")
+
+    def refused(self, offset: int) -> KtsError | None:
+        """Why an entry is refused: no slot is free, or the offset is not greater than the last one."""
+        if self.entries >= self.max_entries:
+            return self.full()
+        if self.entries and offset <= self.last_offset:
+            message = f"expected an offset above {self.last_offset}, found {offset}"
+            return InvalidOffsetError(message, path=self.path, offset=offset)
+        return None
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry.
+
+        Raises
+        ------
+        IndexFullError, InvalidOffsetError
+            No slot is free; the offset is not greater than the last one.
+        """
+        error = self.refused(offset)
+        if error is not None:
+            raise error
+        self.add(offset, position)
+
+    def add(self, offset: int, position: int) -> None:
+        """Add an entry that is not refused."""
+        relative = offset - self.base_offset
+        if not 0 <= relative <= INT32_MAX:
+            relative = self.outside(offset)
+        self.store(self._entry.pack(relative, position))
+        self.last_offset, self.last_position = offset, position
+
+    def takes(self, offsets: npt.NDArray[np.int64]) -> bool:
+        """Whether entries of these offsets can be added at once."""
+        if self.entries + len(offsets) > self.max_entries or (self.entries and offsets[0] <= self.last_offset):
+            return False
+        return bool((offsets[1:] > offsets[:-1]).all())
+
+    def extend(self, offsets: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]) -> None:
+        """Add entries that ``takes`` allows."""
+        made = np.empty(len(offsets), OFFSET_ENTRY)
+        made["offset"], made["position"] = offsets - self.base_offset, positions
+        self.store(made.tobytes(), len(made))
+        self.last_offset, self.last_position = int(offsets[-1]), int(positions[-1])
+
+
+class GrowingTimeIndex(GrowingIndex):
+    """Adds entries to a time index, whose last slot is kept for the closing entry."""
+
+    entry_bytes = 12
+    name = "time"
+    _entry = struct.Struct(">qI")
+
+    def __init__(self, path: str | None, base_offset: int, max_bytes: int, behaviour: Behaviour = DEFAULT) -> None:
+        self._never = (NOTHING,) if behaviour.times.minus_one else (NO_TIMESTAMP, NOTHING)
+        self.last_timestamp = behaviour.times.least
+        super().__init__(path, base_offset, max_bytes, behaviour)
+
+    @property
+    def is_full(self) -> bool:
+        """True if only the slot of the closing entry is left."""
+        return self.entries >= self.max_entries - 1
+
+    def refused(self, timestamp_ms: int, offset: int, skip_full_check: bool = False) -> KtsError | None:
+        """Why an entry is refused: no slot is free, or its offset or time is below the last one."""
+        if timestamp_ms in self._never and self.behaviour.adapts_indexes:
+            return None
+        if self.entries >= self.max_entries - 1:
+            if not skip_full_check:
+                return self.full()
+            is_later = timestamp_ms > self.last_timestamp
+            if self.entries >= self.max_entries and not self.behaviour.adapts_indexes and is_later:
+                return IndexFullError("no slot is left for the closing entry of the time index", path=self.path)
+        if self.entries and (offset < self.last_offset or timestamp_ms < self.last_timestamp):
+            message = f"expected a timestamp from {self.last_timestamp} on, found {timestamp_ms}"
+            if offset < self.last_offset:
+                message = f"expected an offset from {self.last_offset} on, found {offset}"
+            return InvalidOffsetError(message, path=self.path, offset=offset)
+        return None
+
+    def maybe_append(self, timestamp_ms: int, offset: int, skip_full_check: bool = False) -> None:
+        """Add an entry if the time is later than the last one.
+
+        Parameters
+        ----------
+        timestamp_ms, offset : int
+            The greatest timestamp so far, and its offset.
+        skip_full_check : bool
+            For the closing entry.
+
+        Raises
+        ------
+        IndexFullError, InvalidOffsetError
+            No slot is free; the offset or the time is below the last one.
+        """
+        error = self.refused(timestamp_ms, offset, skip_full_check)
+        if error is not None:
+            raise error
+        self.add(timestamp_ms, offset)
+
+    def add(self, timestamp_ms: int, offset: int) -> None:
+        """Add an entry that is not refused, if the time is later than the last one."""
+        if timestamp_ms <= self.last_timestamp or timestamp_ms in self._never:
+            return
+        relative = offset - self.base_offset
+        if not 0 <= relative <= INT32_MAX:
+            relative = self.outside(offset)
+        self.store(self._entry.pack(timestamp_ms, relative))
+        self.last_timestamp = timestamp_ms
+        # As Kafka reads it back from the file, where a release cuts what does not fit.
+        self.last_offset = offset if relative <= INT32_MAX else self.base_offset + relative - 2**32
+
+    def takes(self, times: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64], most: int) -> bool:
+        """Whether entries of these offsets and rising times can be added at once, where up to ``most`` may come."""
+        if self.entries + most > self.max_entries - 1:
+            return False
+        return not len(times) or bool(offsets[0] >= self.last_offset and (offsets[1:] >= offsets[:-1]).all())
+
+    def extend(self, times: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> None:
+        """Add entries that ``takes`` allows."""
+        if len(times):
+            made = np.empty(len(times), TIME_ENTRY)
+            made["time"], made["offset"] = times, offsets - self.base_offset
+            self.store(made.tobytes(), len(made))
+            self.last_timestamp, self.last_offset = int(times[-1]), int(offsets[-1])
+
+
+def append_to_both(
+    offsets: GrowingOffsetIndex,
+    times: GrowingTimeIndex,
+    offset: int,
+    position: int,
+    timestamp_ms: int,
+    timestamp_offset: int,
+) -> bool:
+    """Add an entry to each index of a segment; False if one of them is full and stops growing.
+
+    Raises
+    ------
+    IndexFullError, InvalidOffsetError
+        An entry is refused. Indexes that adapt are unchanged; otherwise, as in Kafka, the offset index has its entry.
+    """
+    if not offsets.behaviour.adapts_indexes:
+        offsets.append(offset, position)
+        times.maybe_append(timestamp_ms, timestamp_offset)
+        return True
+    if offsets.is_full or times.is_full:
+        return False
+    error = offsets.refused(offset) or times.refused(timestamp_ms, timestamp_offset)
+    if error is not None:
+        raise error
+    offsets.add(offset, position)
+    times.add(timestamp_ms, timestamp_offset)
+    return True
+
+
+# --- the files --------------------------------------------------------------------------------------
+
+
+class IndexFile(GrowingIndex):
+    """Base class of both files: see ``GrowingIndex``.
+
+    Parameters
+    ----------
+    path : str
+        The file. A missing file is created with full length and no entries; in an existing one every slot is an entry.
 
     Raises
     ------
@@ -112,13 +322,12 @@ class IndexFile:
     Source: AbstractIndex.
     """
 
-    entry_bytes: ClassVar[int]
+    path: str
+    _signed: ClassVar[struct.Struct]
+    _offset_at: ClassVar[int]  # which field is the offset
 
     def __init__(self, path: str, base_offset: int, max_bytes: int, behaviour: Behaviour = DEFAULT) -> None:
-        self.path = path
-        self.base_offset = base_offset
-        self.max_bytes = max_bytes
-        self.behaviour = behaviour
+        super().__init__(path, base_offset, max_bytes, behaviour)
         self.dirty = False  # written to since the last flush
         self.own_from = 0  # this process wrote the entries from here on; earlier ones were in the file
         self._confirmed = bytearray()  # a bit for each earlier entry
@@ -126,7 +335,6 @@ class IndexFile:
         length = _length(path)
         if length is None:
             self.length = self._full_length
-            self.entries = 0
             try:
                 with WritableFile(path, create=True) as file:
                     file.truncate(self.length)
@@ -143,22 +351,24 @@ class IndexFile:
         self.max_entries = self.length // self.entry_bytes
         self._load_last()
 
-    def _load_last(self) -> None:
+    def _set_last(self, entry: tuple[int, int] | None) -> None:
         raise TypeError(f"{type(self).__name__} has no entries")
+
+    def _in_order(self, relative: int) -> npt.NDArray[np.bool_]:
+        """Which entries are below a relative offset, and in order with the one before."""
+        raise TypeError(f"{type(self).__name__} has no entries")
+
+    def _load_last(self) -> None:
+        self._set_last(self.entry(self.entries - 1) if self.entries else None)
 
     @property
     def _full_length(self) -> int:
-        return slots(self.max_bytes, self.entry_bytes, self.behaviour) * self.entry_bytes
+        return self._most_entries * self.entry_bytes
 
     @property
     def size_bytes(self) -> int:
         """Bytes of the entries."""
         return self.entries * self.entry_bytes
-
-    @property
-    def is_full(self) -> bool:
-        """True if no further entry may be appended."""
-        return self.entries >= self.max_entries
 
     # --- what the log confirms -------------------------------------------------------------------
 
@@ -208,12 +418,6 @@ class IndexFile:
     def own_entries(self) -> bytes:
         """The entries that this process wrote."""
         return self.read()[self.entry_bytes * self.own_from :]
-
-    def _read_entry(self, slot: int) -> bytes:
-        found = self._open().read(slot * self.entry_bytes, self.entry_bytes)
-        if len(found) < self.entry_bytes:
-            raise self._too_short()
-        return found
 
     def _too_short(self) -> LogStorageError:
         return LogStorageError(f"expected {self.entries} entries, found fewer: the file was cut", path=self.path)
@@ -304,71 +508,51 @@ class IndexFile:
         self.rest()
         files.remove(self.path, missing_ok=True)
 
-    def _outside_offset(self, offset: int) -> int:
-        """The value to write for an offset outside the range of relative offsets, unless it is refused."""
-        relative = offset - self.base_offset
-        if self.behaviour.cuts_relative_offsets:
-            return relative & 0xFFFFFFFF
-        message = f"expected an offset from {self.base_offset} to {self.base_offset + INT32_MAX}"
-        raise InvalidOffsetError(f"{message}, found {offset}", path=self.path, offset=offset)
+    # --- entries ----------------------------------------------------------------------------------
 
-    # --- searching --------------------------------------------------------------------------------
+    def store(self, entries: bytes, count: int = 1) -> None:
+        """Write entries after the last one."""
+        self.dirty = True
+        file = self._file or self.resume()
+        file.write(entries, self.entries * self.entry_bytes)
+        self.entries += count
+        if self.entries > self.max_entries:  # by the closing entry
+            self.max_entries, self.length = self.entries, self.size_bytes
 
-    def _slot(self, column: struct.Struct, at: int, target: int) -> tuple[int, bytes]:
-        """Slot and bytes of the greatest entry with a field at or below a target; slot -1 if there is none.
+    def outside(self, offset: int) -> int:
+        """The number to write for an offset outside the range of relative ones, unless it is refused."""
+        if not self.behaviour.cuts_relative_offsets:
+            message = f"expected an offset from {self.base_offset} to {self.base_offset + INT32_MAX}"
+            raise InvalidOffsetError(f"{message}, found {offset}", path=self.path, offset=offset)
+        return super().outside(offset)
 
-        Follows Kafka's steps exactly: an index that is out of order gives Kafka's result.
-        """
-        count, width = self.entries, self.entry_bytes
-        if count == 0:
-            return -1, b""
-        file = self._open()
-        block, start = b"", 0
-        if count * width <= _BLOCK_BYTES:
-            block = file.read(0, count * width)
+    def lookup_slot(self, target: int) -> tuple[int, int, int]:
+        """Slot and fields of the greatest entry at or below an offset, or a time in a time index; slot -1 below all."""
+        return self._search(target, by_offset=False)
 
-        def entry(slot: int) -> bytes:
-            place = slot * width - start
-            return block[place : place + width] if 0 <= place < len(block) else file.read(slot * width, width)
+    def _search(self, target: int, by_offset: bool) -> tuple[int, int, int]:
+        warm = self.behaviour.searches_warm_entries
+        try:
+            return search_file(self._open, self.entries, self.base_offset, target, self.entry_bytes, by_offset, warm)
+        except EOFError:
+            raise self._too_short() from None
 
-        def field(slot: int) -> int:
-            found = entry(slot)
-            if len(found) < width:
-                raise self._too_short()
-            value: int = column.unpack_from(found, at)[0]
-            return value
+    def entry(self, slot: int) -> tuple[int, int]:
+        """The fields of an entry, with an absolute offset."""
+        found = self._open().read(slot * self.entry_bytes, self.entry_bytes)
+        if len(found) < self.entry_bytes:
+            raise self._too_short()
+        first, second = self._signed.unpack(found)
+        return (self.base_offset + first, second) if self._offset_at == 0 else (first, self.base_offset + second)
 
-        low, high = 0, count - 1
-        if self.behaviour.searches_warm_entries:
-            warm = max(0, count - 1 - 8192 // width)
-            if field(warm) < target:
-                low = warm
-            elif field(0) > target:
-                return -1, b""
-            else:
-                high = warm
-        elif field(0) > target:
-            return -1, b""
-        while low < high:
-            if not block and (high - low) * width < _BLOCK_BYTES:
-                start = low * width
-                block = file.read(start, (high - low + 1) * width)
-            middle = (low + high + 1) // 2
-            found = field(middle)
-            if found > target:
-                high = middle - 1
-            elif found < target:
-                low = middle
-            else:
-                low = high = middle
-        return low, entry(low)
-
-    def _cut_slot(self, column: struct.Struct, at: int, relative: int) -> int:
-        """How many entries are below an offset."""
-        slot, found = self._slot(column, at, relative)
-        if slot < 0:
-            return 0
-        return slot if column.unpack_from(found, at)[0] == relative else slot + 1
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at and above an offset, and from the first on that is out of order."""
+        if self.behaviour.believes_indexes:
+            slot, *fields = self._search(offset, by_offset=True)
+            self.cut(slot if slot >= 0 and fields[self._offset_at] == offset else slot + 1)
+            return
+        kept = self._in_order(offset - self.base_offset)
+        self.cut(len(kept) if kept.all() else int(kept.argmin()))
 
     def check_length(self) -> None:
         """Refuse a length that is not a multiple of the entry size."""
@@ -387,111 +571,31 @@ def _length(path: str) -> int | None:
         return None
 
 
-# --- what an index refuses --------------------------------------------------------------------------
-
-
-def full(kind: str, entries: int, path: str | None) -> IndexFullError:
-    """The error for an ``offset`` or ``time`` index with no free slot."""
-    return IndexFullError(f"the {kind} index is full, it has {entries} entries", path=path)
-
-
-def refused_offset_entry(
-    entries: int, most: int, last_offset: int, offset: int, path: str | None, position: int | None = None
-) -> IndexFullError | InvalidOffsetError | None:
-    """Why an offset index refuses an entry: no slot is free, or the offset is not greater than the last one."""
-    if entries >= most:
-        return full("offset", entries, path)
-    if entries and offset <= last_offset:
-        message = f"expected an offset above {last_offset}, found {offset}"
-        return InvalidOffsetError(message, path=path, position=position, offset=offset)
-    return None
-
-
-def refused_time_entry(
-    entries: int, last_offset: int, offset: int, path: str | None, position: int | None = None
-) -> InvalidOffsetError | None:
-    """Why a time index refuses an entry: its offset is below the last one."""
-    if not entries or offset >= last_offset:
-        return None
-    message = f"expected an offset from {last_offset} on, found {offset}"
-    return InvalidOffsetError(message, path=path, position=position, offset=offset)
-
-
-# --- the two files ----------------------------------------------------------------------------------
-
-
-class OffsetIndexFile(IndexFile):
+class OffsetIndexFile(IndexFile, GrowingOffsetIndex):
     """A writable ``.index``. Source: OffsetIndex."""
 
-    entry_bytes = 8
-    _entry = struct.Struct(">II")
     _signed = struct.Struct(">ii")
-    _field = struct.Struct(">i")
+    _offset_at = 0
 
-    def _load_last(self) -> None:
-        self.last_offset, self.last_position = self.base_offset, -1
-        if self.entries:
-            relative, self.last_position = self._signed.unpack(self._open().read(self.size_bytes - 8, 8))
-            self.last_offset = self.base_offset + relative
-
-    def append(self, offset: int, position: int) -> None:
-        """Add an entry.
-
-        Raises
-        ------
-        IndexFullError, InvalidOffsetError
-            No slot is free; the offset is not greater than the last one.
-        """
-        slot = self.entries
-        error = refused_offset_entry(slot, self.max_entries, self.last_offset, offset, self.path)
-        if error is not None:
-            raise error
-        relative = offset - self.base_offset
-        if not 0 <= relative <= INT32_MAX:
-            relative = self._outside_offset(offset)
-        self.dirty = True
-        file = self._file or self.resume()
-        file.write(self._entry.pack(relative, position), slot * 8)
-        self.entries = slot + 1
-        self.last_offset, self.last_position = offset, position
+    def _set_last(self, entry: tuple[int, int] | None) -> None:
+        self.last_offset, self.last_position = entry or (self.base_offset, -1)
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """(offset, position) of the greatest entry at or below an offset; (base offset, 0) if there is none."""
-        slot, found = self._slot(self._field, 0, offset - self.base_offset)
-        if slot < 0:
-            return self.base_offset, 0
-        relative, position = self._signed.unpack(found)
-        if position < 0:  # damaged
-            return self.base_offset, 0
-        return self.base_offset + relative, position
+        _, found, position = self.lookup_slot(offset)
+        return (found, position) if position >= 0 else (self.base_offset, 0)  # else it is damaged
 
-    def lookup_slot(self, offset: int) -> tuple[int, int, int]:
-        """Slot, offset and position of the greatest entry at or below an offset; slot -1 if there is none."""
-        slot, found = self._slot(self._field, 0, offset - self.base_offset)
-        if slot < 0:
-            return -1, self.base_offset, 0
-        relative, position = self._signed.unpack(found)
-        return slot, self.base_offset + relative, position
-
-    def entry(self, slot: int) -> tuple[int, int]:
-        """(offset, position) of an entry."""
-        relative, position = self._signed.unpack(self._read_entry(slot))
-        return self.base_offset + relative, position
-
-    def truncate_to(self, offset: int) -> None:
-        """Drop the entries at and above an offset, and from the first on that is out of order."""
-        if self.behaviour.believes_indexes:
-            self.cut(self._cut_slot(self._field, 0, offset - self.base_offset))
-            return
-        offsets, positions = np.frombuffer(self.read(), ">i4").reshape(-1, 2).T
-        kept = (offsets < offset - self.base_offset) & (positions >= 0)
+    def _in_order(self, relative: int) -> npt.NDArray[np.bool_]:
+        entries = np.frombuffer(self.read(), OFFSET_ENTRY)
+        offsets, positions = entries["offset"], entries["position"]
+        kept: npt.NDArray[np.bool_] = (offsets < relative) & (positions >= 0)
         kept[1:] &= (offsets[1:] > offsets[:-1]) & (positions[1:] > positions[:-1])
-        self.cut(len(kept) if kept.all() else int(kept.argmin()))
+        return kept
 
     def truncate_to_position(self, position: int) -> None:
         """Drop the entries at and after a position of the log."""
         entries = self.entries
-        while entries and self._signed.unpack(self._open().read(8 * entries - 8, 8))[1] >= position:
+        while entries and self.entry(entries - 1)[1] >= position:
             entries -= 1
         if entries != self.entries:
             self.cut(entries)
@@ -515,119 +619,36 @@ class OffsetIndexFile(IndexFile):
             raise CorruptIndexError(message, path=self.path)
 
 
-class TimeIndexFile(IndexFile):
+class TimeIndexFile(IndexFile, GrowingTimeIndex):
     """A writable ``.timeindex``. Source: TimeIndex."""
 
-    entry_bytes = 12
-    _entry = struct.Struct(">qI")
     _signed = struct.Struct(">qi")
-    _time = struct.Struct(">q")
-    _relative = struct.Struct(">i")
+    _offset_at = 1
 
-    def __init__(self, path: str, base_offset: int, max_bytes: int, behaviour: Behaviour = DEFAULT) -> None:
-        self._never = (NOTHING,) if behaviour.times.minus_one else _NEVER_INDEXED
-        super().__init__(path, base_offset, max_bytes, behaviour)
-
-    def _load_last(self) -> None:
-        self.last_timestamp, self.last_offset = self.behaviour.times.least, self.base_offset
-        if self.entries:
-            last = self._open().read(self.size_bytes - 12, 12)
-            self.last_timestamp, relative = self._signed.unpack(last)
-            self.last_offset = self.base_offset + relative
-
-    @property
-    def is_full(self) -> bool:
-        """True if only the slot of the closing entry is left."""
-        return self.entries >= self.max_entries - 1
-
-    def maybe_append(self, timestamp_ms: int, offset: int, skip_full_check: bool = False) -> None:
-        """Add an entry if the time is later than the last one.
-
-        Parameters
-        ----------
-        timestamp_ms, offset : int
-            The greatest timestamp so far, and its offset.
-        skip_full_check : bool
-            For the closing entry.
-
-        Raises
-        ------
-        IndexFullError, InvalidOffsetError
-            No slot is free; the offset or the time is below the last one.
-        """
-        is_indexed = timestamp_ms not in self._never
-        if not is_indexed and self.behaviour.adapts_indexes:
-            return
-        slot = self.entries
-        if slot >= self.max_entries - 1:
-            if not skip_full_check:
-                raise full("time", slot, self.path)
-            if slot >= self.max_entries and not self.behaviour.adapts_indexes and timestamp_ms > self.last_timestamp:
-                raise IndexFullError("no slot is left for the closing entry of the time index", path=self.path)
-        error = refused_time_entry(slot, self.last_offset, offset, self.path)
-        if error is not None:
-            raise error
-        if timestamp_ms <= self.last_timestamp:
-            if slot and timestamp_ms < self.last_timestamp:
-                message = f"expected a timestamp from {self.last_timestamp} on, found {timestamp_ms}"
-                raise InvalidOffsetError(message, path=self.path, offset=offset)
-            return
-        if not is_indexed:
-            return
-        relative = offset - self.base_offset
-        if not 0 <= relative <= INT32_MAX:
-            relative = self._outside_offset(offset)
-        self.dirty = True
-        file = self._file or self.resume()
-        file.write(self._entry.pack(timestamp_ms, relative), slot * 12)
-        self.entries = slot + 1
-        self.last_timestamp = timestamp_ms
-        self.last_offset = offset if relative <= INT32_MAX else self.base_offset + relative - 2**32
-        if slot >= self.max_entries:
-            self.max_entries, self.length = slot + 1, (slot + 1) * 12
-
-    def lookup(self, timestamp_ms: int) -> tuple[int, int]:
-        """(timestamp, offset) of the latest entry at or before a time; (-1, base offset) if there is none."""
-        slot, found = self._slot(self._time, 0, timestamp_ms)
-        if slot < 0:
-            return NO_TIMESTAMP, self.base_offset
-        timestamp, relative = self._signed.unpack(found)
-        return timestamp, self.base_offset + relative
-
-    def lookup_slot(self, timestamp_ms: int) -> tuple[int, int, int]:
-        """Slot, timestamp and offset of the latest entry at or before a time; slot -1 if there is none."""
-        slot, found = self._slot(self._time, 0, timestamp_ms)
-        if slot < 0:
-            return -1, NO_TIMESTAMP, self.base_offset
-        timestamp, relative = self._signed.unpack(found)
-        return slot, timestamp, self.base_offset + relative
-
-    def entry(self, slot: int) -> tuple[int, int]:
-        """(timestamp, offset) of an entry."""
-        timestamp, relative = self._signed.unpack(self._read_entry(slot))
-        return timestamp, self.base_offset + relative
-
-    def own_entries_after(self, timestamp_ms: int) -> bytes:
-        """The entries that this process wrote, starting with the first one later than a time."""
-        own = self.own_entries()
-        later = np.frombuffer(own, [("time", ">i8"), ("offset", ">i4")])["time"] > timestamp_ms
-        return own[12 * int(later.argmax()) :] if later.any() else b""
+    def _set_last(self, entry: tuple[int, int] | None) -> None:
+        self.last_timestamp, self.last_offset = entry or (self.behaviour.times.least, self.base_offset)
 
     @property
     def last_entry(self) -> tuple[int, int]:
         """(timestamp, offset) of the last entry; (-1, base offset) if there is none."""
         return (self.last_timestamp if self.entries else NO_TIMESTAMP), self.last_offset
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop the entries at and above an offset, and from the first on that is out of order."""
-        if self.behaviour.believes_indexes:
-            self.cut(self._cut_slot(self._relative, 8, offset - self.base_offset))
-            return
-        entries = np.frombuffer(self.read(), [("time", ">i8"), ("offset", ">i4")])
+    def lookup(self, timestamp_ms: int) -> tuple[int, int]:
+        """(timestamp, offset) of the latest entry at or before a time; (-1, base offset) if there is none."""
+        return self.lookup_slot(timestamp_ms)[1:]
+
+    def own_entries_after(self, timestamp_ms: int) -> bytes:
+        """The entries that this process wrote, starting with the first one later than a time."""
+        own = self.own_entries()
+        later = np.frombuffer(own, TIME_ENTRY)["time"] > timestamp_ms
+        return own[12 * int(later.argmax()) :] if later.any() else b""
+
+    def _in_order(self, relative: int) -> npt.NDArray[np.bool_]:
+        entries = np.frombuffer(self.read(), TIME_ENTRY)
         times, offsets = entries["time"], entries["offset"]
-        kept = (offsets < offset - self.base_offset) & (offsets >= 0)
+        kept: npt.NDArray[np.bool_] = (offsets < relative) & (offsets >= 0)
         kept[1:] &= (times[1:] > times[:-1]) & (offsets[1:] >= offsets[:-1])
-        self.cut(len(kept) if kept.all() else int(kept.argmin()))
+        return kept
 
     def sanity_check(self) -> None:
         """The check that a broker up to 2.2 made when it loaded the file.
@@ -639,7 +660,7 @@ class TimeIndexFile(IndexFile):
             offset.
         """
         if self.entries:
-            first: int = self._time.unpack_from(self._open().read(0, 12))[0]
+            first, _ = self.entry(0)
             if self.last_timestamp < first:
                 message = f"expected a last timestamp from {first} on, found {self.last_timestamp}"
                 raise CorruptIndexError(message, path=self.path)

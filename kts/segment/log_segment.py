@@ -39,7 +39,7 @@ from kts.segment.entries import (
     is_plain,
     shallow_entries,
 )
-from kts.segment.index import IndexSpacing, OffsetIndexFile, TimeIndexFile
+from kts.segment.index import IndexSpacing, OffsetIndexFile, TimeIndexFile, append_to_both
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
 from kts.segment.magic_checkpoint import NotedMagics, state_of
@@ -349,12 +349,9 @@ class LogSegment:
     def _add_entry(self, offset: int, position: int) -> None:
         if self.corrupt_index is not None:
             return  # after a corrupt entry, which may be any number, no order holds; the index is rebuilt
-        if self.behaviour.adapts_indexes and self.indexes_are_full:
-            return  # a full index stops growing; the log rolls before the next append
         index = self._offset_index or self.offset_index
-        index.append(offset, position)
-        self.time_index.maybe_append(self._largest, self._offset_of_largest)
-        self._spacing.position = position
+        if append_to_both(index, self.time_index, offset, position, self._largest, self._offset_of_largest):
+            self._spacing.position = position  # else an index is full; the log rolls before the next append
 
     def _put_back(self, size: int, entries: int, time_entries: int) -> None:
         """Restore the files to their state before a failed append."""

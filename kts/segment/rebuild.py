@@ -7,7 +7,7 @@ over log entries.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,13 +17,7 @@ from kts.config import LogConfig
 from kts.errors import CorruptRecordError, InvalidOffsetError, KtsError
 from kts.model import NO_TIMESTAMP
 from kts.segment.entries import Batches, Slices, decoded, decoded_by, greatest_timestamp
-from kts.segment.index import (
-    IndexSpacing,
-    full,
-    refused_offset_entry,
-    refused_time_entry,
-    slots,
-)
+from kts.segment.index import GrowingOffsetIndex, GrowingTimeIndex, IndexSpacing, append_to_both
 from kts.store.protocol import Readable
 
 if TYPE_CHECKING:
@@ -31,8 +25,6 @@ if TYPE_CHECKING:
 
 Visit = Callable[[Batches], None]
 _ROWS_AT_ONCE = 2**12
-_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
-_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
 class IndexConfig(NamedTuple):
@@ -49,8 +41,8 @@ class IndexConfig(NamedTuple):
         Larger entries count as damaged.
     """
 
-    index_interval_bytes: int = 4096
-    segment_index_bytes: int = 10 * 2**20
+    index_interval_bytes: int = LogConfig.index_interval_bytes
+    segment_index_bytes: int = LogConfig.segment_index_bytes
     behaviour: Behaviour = DEFAULT
     max_message_bytes: int | None = None
 
@@ -173,14 +165,8 @@ class IndexBuilder:
         self.behaviour = config.behaviour
         self.spacing = IndexSpacing(config.index_interval_bytes)
         self.time, self.time_offset = self.behaviour.times.least, base_offset
-        self.offset_parts: list[bytes] = []
-        self.time_parts: list[bytes] = []
-        self.entries, self.time_entries = 0, 0
-        self.last_index_offset = base_offset
-        self.last_time = self.time
-        self.last_time_offset = base_offset
-        self.most = slots(config.segment_index_bytes, 8, self.behaviour)
-        self.most_times = slots(config.segment_index_bytes, 12, self.behaviour) - 1
+        self.offsets = GrowingOffsetIndex(path, base_offset, config.segment_index_bytes, self.behaviour)
+        self.times = GrowingTimeIndex(path, base_offset, config.segment_index_bytes, self.behaviour)
 
     def quick(
         self,
@@ -191,33 +177,18 @@ class IndexBuilder:
     ) -> bool:
         """Add all chosen entries at once; do nothing and return False if one of them needs a separate check."""
         offsets = rows.offset[chosen]
-        if self.entries + len(chosen) > self.most or self.time_entries + len(chosen) > self.most_times:
+        if offsets[0] < 0 or not self.offsets.takes(offsets):
             return False
-        if offsets[0] < 0 or (self.entries and offsets[0] <= self.last_index_offset):
-            return False
-        if not (offsets[1:] > offsets[:-1]).all():
-            return False
-        entries = np.empty(len(chosen), _ENTRY)
-        entries["offset"] = offsets - self.base_offset
-        entries["position"] = rows.position[chosen]
         times = running[chosen]
         later = np.empty(len(chosen), bool)
-        later[0] = times[0] > self.last_time
+        later[0] = times[0] > self.times.last_timestamp
         np.greater(times[1:], times[:-1], out=later[1:])
-        times, places = times[later], rows.last[reached[later]]
-        if len(times):
-            places = np.where(times > self.time, places, self.time_offset)
-            if places[0] < self.last_time_offset or not (places[1:] >= places[:-1]).all():
-                return False
-            time_entries = np.empty(len(times), _TIME_ENTRY)
-            time_entries["timestamp"] = times
-            time_entries["offset"] = places - self.base_offset
-            self.time_parts.append(time_entries.tobytes())
-            self.time_entries += len(times)
-            self.last_time, self.last_time_offset = int(times[-1]), int(places[-1])
-        self.offset_parts.append(entries.tobytes())
-        self.entries += len(chosen)
-        self.last_index_offset = int(offsets[-1])
+        times = times[later]
+        places = np.where(times > self.time, rows.last[reached[later]], self.time_offset)
+        if not self.times.takes(times, places, len(chosen)):
+            return False
+        self.offsets.extend(offsets, rows.position[chosen])
+        self.times.extend(times, places)
         return True
 
     def one_by_one(
@@ -242,11 +213,11 @@ class IndexBuilder:
                 if found is None:
                     continue
                 offset = found
-            error = self.add(offset, position, time, time_offset)
-            if error is not None and not self.behaviour.adapts_indexes:
-                return StopIndexing(row, error.message, error)
-            if isinstance(error, InvalidOffsetError):
-                return StopIndexing(row, error.message)
+            try:
+                append_to_both(self.offsets, self.times, offset, position, time, time_offset)
+            except KtsError as error:
+                error.position = position
+                return StopIndexing(row, error.message, None if self.behaviour.adapts_indexes else _bare(error))
         return None
 
     def first_offset(self, position: int, size: int) -> int | None | StopIndexing:
@@ -257,31 +228,6 @@ class IndexBuilder:
         except CorruptRecordError as error:
             return None if self.behaviour.adapts_indexes else StopIndexing(0, error.message)
         return int(offsets[0]) if len(offsets) else None
-
-    def add(self, offset: int, position: int, time: int, time_offset: int) -> KtsError | None:
-        """Add one entry to each index, or return why it is refused."""
-        is_full = full("time", self.time_entries, self.path) if self.time_entries >= self.most_times else None
-        if is_full is not None and self.behaviour.adapts_indexes:
-            return is_full
-        error = refused_offset_entry(self.entries, self.most, self.last_index_offset, offset, self.path, position)
-        if error is not None:
-            return error
-        disordered = refused_time_entry(self.time_entries, self.last_time_offset, time_offset, self.path, position)
-        refused = is_full or disordered
-        if not (refused and self.behaviour.adapts_indexes):  # Kafka adds the offset entry before the time entry fails
-            self.offset_parts.append(_packed(offset - self.base_offset, 4) + _packed(position, 4))
-            self.entries += 1
-            self.last_index_offset = offset
-        if refused is None and time > self.last_time:
-            self.add_time(time, time_offset)
-        return refused
-
-    def add_time(self, time: int, offset: int) -> None:
-        self.time_parts.append(_packed(time, 8) + _packed(offset - self.base_offset, 4))
-        self.time_entries += 1
-        self.last_time, self.last_time_offset = time, offset
-        if self.behaviour.cuts_relative_offsets:  # Kafka reads it back from the file
-            self.last_time_offset = self.base_offset + _cut(offset - self.base_offset)
 
 
 class _Rebuild(IndexBuilder):
@@ -314,16 +260,16 @@ class _Rebuild(IndexBuilder):
             self.index_waiting()
         except StopIndexing as stop:
             reason, error = stop.reason, stop.error
-            stop.__traceback__ = None  # break the reference cycle, which would keep the file open
+            _bare(stop)
         if error is None:
-            if not self.behaviour.adapts_indexes and self.time_entries and self.time_offset < self.last_time_offset:
-                error = InvalidOffsetError("the closing entry's offset lies before the last one", path=self.path)
-            elif self.time > self.last_time:
-                self.add_time(self.time, self.time_offset)
+            try:
+                self.times.maybe_append(self.time, self.time_offset, skip_full_check=True)
+            except KtsError as refused:
+                error = _bare(refused)
         none = self.time in (NOTHING, self.behaviour.times.none)
         return RebuiltIndexes(
-            b"".join(self.offset_parts),
-            b"".join(self.time_parts),
+            bytes(self.offsets.data),
+            bytes(self.times.data),
             self.size,
             self.valid_bytes,
             reason,
@@ -471,9 +417,9 @@ class _Rebuild(IndexBuilder):
             raise stop
 
 
-def _packed(number: int, count: int) -> bytes:
-    return (number & ((1 << 8 * count) - 1)).to_bytes(count, "big")
+_Error = TypeVar("_Error", bound=Exception)
 
 
-def _cut(number: int) -> int:
-    return (number + 2**31) % 2**32 - 2**31
+def _bare(error: _Error) -> _Error:
+    """The error without its frames, which would keep the file open."""
+    return error.with_traceback(None)
