@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kts.segment.index_files import KINDS, IndexFileContent, kind_of, read_index_file
+from kts.segment.index_files import INDEXES, KINDS, IndexFileContent, kind_of, read_index_file
 
 from .output import FINDINGS, FINE, UNREADABLE, counted, note, print_table, say
 from .times import show_time
@@ -58,7 +58,7 @@ def entries_of(paths: Sequence[str], codes: list[int]) -> Iterator[tuple[str, In
         except KtsError as error:
             codes.append(say(str(error), UNREADABLE))
             continue
-        if found.base_offset is None and kind_of(path) in (".index", ".timeindex"):
+        if found.base_offset is None and kind_of(path) in INDEXES:
             note(f"{path}: offsets are relative ones, for the file's name has no base offset")
         for fault in found.faults:
             note(f"{path}: {fault}")

@@ -273,14 +273,14 @@ def index_options(function: Any) -> Any:
     interval = click.option(
         "--index-interval-bytes",
         type=Size(0),
-        default=4096,
+        default=LogConfig.index_interval_bytes,
         show_default=True,
         help="The topic's index.interval.bytes.",
     )
     most = click.option(
         "--segment-index-bytes",
         type=Size(4),
-        default=10 * 2**20,
+        default=LogConfig.segment_index_bytes,
         show_default=True,
         help="The topic's segment.index.bytes.",
     )

@@ -52,7 +52,7 @@ from kts.segment import checkpoints, search
 from kts.segment.entries import decoded
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
-from kts.segment.log_segment import SUFFIXES, LogSegment
+from kts.segment.log_segment import LogSegment
 from kts.segment.magic_checkpoint import NotedMagics
 from kts.segment.magics import UNREAD
 from kts.segment.names import (
@@ -61,6 +61,8 @@ from kts.segment.names import (
     LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
+    SEGMENT_SUFFIXES,
+    TOPIC_ID,
     parse_directory_name,
 )
 from kts.segment.producers import EXPIRATION_MS, ProducerStateEntry, Sent, Update
@@ -78,7 +80,7 @@ NO_ENTRIES = Entries(b"")  # for 0.10.2, which reads no headers of an appended s
 CHECKPOINT_INTERVAL_MS = 60_000  # log.flush.offset.checkpoint.interval.ms
 LARGEST_ROW_BATCH_BYTES = 2**20  # of append_rows, whatever max.message.bytes allows: a reader reads whole batches
 
-_TOPIC_ID = re.compile(r"(?!A{22})[A-Za-z0-9_-]{22}")
+_TOPIC_ID = re.compile("(?!A{22})" + TOPIC_ID)
 
 Bytes = bytes | bytearray | memoryview
 T = TypeVar("T", Fetched, Sliced)
@@ -838,7 +840,7 @@ class Log:
 
     def _remove_files(self, base_offset: int) -> None:
         """Remove the files of a segment that is not in the log."""
-        for suffix in SUFFIXES:
+        for suffix in SEGMENT_SUFFIXES:
             files.remove(f"{self.path}/{base_offset:020d}{suffix}", missing_ok=True)
 
     def _roll_in_place(self, active: LogSegment, base_offset: int, now_ms: int) -> LogSegment:

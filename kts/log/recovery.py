@@ -23,7 +23,7 @@ from kts.segment.entries import Batches
 from kts.segment.index_checksums import Sealed
 from kts.segment.log_segment import LogSegment
 from kts.segment.magic_checkpoint import NotedMagics
-from kts.segment.names import INDEX_SUFFIXES, LEADER_EPOCHS, FileName, parse_file_name
+from kts.segment.names import BOTH_INDEXES, INDEX_SUFFIXES, LEADER_EPOCHS, SEGMENT_SUFFIXES, FileName, parse_file_name
 from kts.segment.overlaps import Overlaps
 from kts.segment.producers import EXPIRATION_MS, AbortedBatch
 from kts.segment.rebuild import IndexConfig, Recovered, rebuild
@@ -200,7 +200,7 @@ class LogLoader:
         for file, name in names.items():
             if name.transition != ".swap" or file in late:
                 continue
-            kept = self.behaviour.keeps_swapped_indexes or name.suffix not in (".index", ".timeindex")
+            kept = self.behaviour.keeps_swapped_indexes or name.suffix not in BOTH_INDEXES
             if name.base_offset not in bases or not kept:
                 self._remove(file, "a swapped index that has to be rebuilt")
             else:
@@ -236,7 +236,7 @@ class LogLoader:
         asked = [
             one
             for one in whole
-            if not {(one.base_offset, ".index"), (one.base_offset, ".timeindex")} <= live
+            if not {(one.base_offset, suffix) for suffix in BOTH_INDEXES} <= live
             or (not self.clean and one.base_offset >= first)
         ]
         strange = Overlaps().outside(whole, asked)
@@ -271,7 +271,7 @@ class LogLoader:
                 local.sync_directory(self.path)
             local.rename(f"{path}.cleaned", f"{path}.swap")
         local.sync_directory(self.path)
-        self._remove_beside(base, (".log", *INDEX_SUFFIXES))
+        self._remove_beside(base, SEGMENT_SUFFIXES)
         for path in paths:
             local.rename(f"{path}.swap", path)
         local.sync_directory(self.path)
@@ -303,12 +303,12 @@ class LogLoader:
         }
         bases = self._bases = sorted(base for base, suffix in live if suffix == ".log")
         for base, suffix in sorted(live):
-            orphan = suffix in (".index", ".timeindex") or (suffix == ".txnindex" and self.behaviour.keeps_producers)
+            orphan = suffix in BOTH_INDEXES or (suffix == ".txnindex" and self.behaviour.keeps_producers)
             if orphan and (base, ".log") not in live:
                 self._remove(f"{base:020d}{suffix}", "index without a log")
         makes_indexes = self.behaviour.makes_missing_indexes
         for base in bases:
-            has_index, has_time_index = ((base, suffix) in live for suffix in (".index", ".timeindex"))
+            has_index, has_time_index = ((base, suffix) in live for suffix in BOTH_INDEXES)
             later = not self.clean and base >= self._first_to_recover(bases)
             if later and makes_indexes:  # recovery rebuilds its indexes in any case
                 if not has_index:

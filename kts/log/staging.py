@@ -37,7 +37,7 @@ from kts.log.log import Log
 from kts.model import TopicPartition
 from kts.segment import checkpoints
 from kts.segment.commits import ASIDE, PendingFile, PendingPartition, read_commits, write_commits
-from kts.segment.names import CLEAN_SHUTDOWN, check_topic, is_aside, parse_directory_name, parse_file_name
+from kts.segment.names import BOTH_INDEXES, CLEAN_SHUTDOWN, check_topic, is_aside, parse_directory_name, parse_file_name
 from kts.segment.snapshots import snapshot_bytes
 from kts.store import addresses, local, publishing
 from kts.store.local import File, WritableFile
@@ -54,7 +54,6 @@ DISK_THREADS = 4  # that give segments their offsets; mostly they wait for the d
 PATIENCE_S, CHECK_PATIENCE_S = 60.0, 3.0  # for another commit in the same log directory
 IDLE_MS = 7 * 86_400_000  # a write may wait so long for its rows
 _ROOT = "kts-write-0.{:32.32}-delete"
-_INDEXES = (".index", ".timeindex")
 
 
 class StagedLog(NamedTuple):
@@ -536,7 +535,7 @@ def _prepare(
             stem, target = os.path.join(path, f"{base:020d}"), f"{base + shift:020d}"
             if base + shift < offset or not files.size_of(f"{stem}.log"):
                 continue
-            indexes = [move(f"{stem}{suffix}", f"{target}{suffix}") for suffix in _INDEXES]
+            indexes = [move(f"{stem}{suffix}", f"{target}{suffix}") for suffix in BOTH_INDEXES]
             segments.append(_Moved(move(f"{stem}.log", f"{target}.log"), indexes, shift, epoch))
         offset += one.records
     if config.magic == 2:  # the producers at the end are those from before: the new records have none

@@ -18,6 +18,7 @@ from kts.behaviour import DEFAULT, KAFKA_TIMES, Behaviour, TimeRules, generation
 from kts.codec.columns import decode
 from kts.codec.convert import convert
 from kts.codec.layout import Entries
+from kts.config import LogConfig
 from kts.dataset.partition import PartitionLog
 from kts.errors import CorruptRecordError, KtsError, LogStorageError, UnsupportedForMessageFormatError
 from kts.log.directory import LOCK
@@ -72,8 +73,8 @@ class Format(NamedTuple):
     batch_bytes: int = 16384
     drop_headers: bool = False
     times: TimeRules = KAFKA_TIMES
-    index_interval_bytes: int = 4096
-    segment_index_bytes: int = 10 * 2**20
+    index_interval_bytes: int = LogConfig.index_interval_bytes
+    segment_index_bytes: int = LogConfig.segment_index_bytes
     has_timestamp: bool = False
 
 

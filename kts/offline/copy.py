@@ -61,7 +61,9 @@ from kts.segment.damage import header_scan
 from kts.segment.entries import Slices
 from kts.segment.locks import is_locked
 from kts.segment.names import (
+    BOTH_INDEXES,
     CLEAN_SHUTDOWN,
+    FILE_SUFFIXES,
     INDEX_SUFFIXES,
     INTERNAL_TOPICS,
     LOG_START_OFFSETS,
@@ -751,7 +753,7 @@ class _Partition:
             with suppress(CorruptIndexError):  # of tiered storage: it is rebuilt
                 if path is not None:
                     data = segment.source.read_bytes(path)
-                    used = used_part(suffix, data) if suffix in (".index", ".timeindex") else data
+                    used = used_part(suffix, data) if suffix in BOTH_INDEXES else data
                     publishing.write_new(stem + suffix, used)
 
     def stage_parts(self, one: _Planned, kept: Kept, path: str) -> tuple[int, list[Violation], list[Violation]]:
@@ -825,7 +827,7 @@ class _Partition:
 
     def remove(self, base_offset: int, names: Sequence[str]) -> None:
         """Delete a segment of the target, its log first."""
-        for suffix in (".log", *INDEX_SUFFIXES, ".snapshot"):
+        for suffix in FILE_SUFFIXES:
             if f"{base_offset:020d}{suffix}" in names:
                 path = os.path.join(self.folder, f"{base_offset:020d}{suffix}")
                 self.place.source.remove(path, missing_ok=True)
@@ -984,7 +986,7 @@ def _sound_parts(one: _Planned) -> Iterator[tuple[int, int]]:
 def _complete(path: str, wrong: Sequence[Violation], before: Segment | None) -> tuple[str, ...]:
     """Rebuild the indexes of a log that are missing or wrong; their suffixes."""
     stem = path.removesuffix(".log")
-    lacking = [suffix for suffix in (".index", ".timeindex") if not files.exists(stem + suffix)]
+    lacking = [suffix for suffix in BOTH_INDEXES if not files.exists(stem + suffix)]
     again = {*lacking, *(os.path.splitext(one.path)[1] for one in wrong)}
     if not again:
         return ()

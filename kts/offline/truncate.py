@@ -21,7 +21,7 @@ from kts.config import LogConfig
 from kts.dataset.partition import PartitionLog
 from kts.log.directory import PartitionEntry
 from kts.log.log import Log
-from kts.segment.names import INDEX_SUFFIXES, LOG_START_OFFSETS, RECOVERY_POINTS, parse_directory_name
+from kts.segment.names import FILE_SUFFIXES, LOG_START_OFFSETS, RECOVERY_POINTS, parse_directory_name
 from kts.segment.rereading import settled
 from kts.segment.segment import Segment, int64
 from kts.store import addresses, local, publishing
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 UNFINISHED = ".cleaned"  # brokers delete files of this name when they start
-OTHERS = (*INDEX_SUFFIXES, ".snapshot")
 
 
 # --- planning -------------------------------------------------------------------------------------
@@ -261,7 +260,7 @@ def _cut(directory: PartitionEntry, path: str, plan: TruncationPlan) -> None:
         if cut.whole:
             files.remove(cut.path)
             local.sync_directory(path)
-            for suffix in OTHERS:
+            for suffix in FILE_SUFFIXES[1:]:
                 files.remove(cut.path.removesuffix(".log") + suffix, missing_ok=True)
         else:
             _shorten(cut.path, cut.position)

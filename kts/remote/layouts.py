@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from kts.errors import LogStorageError
 from kts.remote.metadata import Copy, PartitionId
-from kts.segment.names import TOPIC_CHARACTERS, parse_directory_name
+from kts.segment.names import TOPIC_CHARACTERS, TOPIC_ID, parse_directory_name
 from kts.store import addresses
 from kts.store.source import Source, files
 
@@ -30,8 +30,8 @@ LAYOUTS = (AUTO, LOCAL, AIVEN)
 FOLDER = "kafka-tiered-storage"  # what LocalTieredStorage makes in its directory
 MANIFEST, INDEXES, EPOCHS, SNAPSHOT = ".rsm-manifest", ".indexes", ".leader_epoch_checkpoint", ".snapshot"
 
-_TOPIC = re.compile(rf"(?P<name>{TOPIC_CHARACTERS}+)-(?P<id>[A-Za-z0-9_-]{{22}})")
-_OBJECT = re.compile(r"(?P<base>[0-9]{20})-(?P<id>[A-Za-z0-9_-]{22})(?P<suffix>\.[a-z_-]+)")
+_TOPIC = re.compile(rf"(?P<name>{TOPIC_CHARACTERS}+)-(?P<id>{TOPIC_ID})")
+_OBJECT = re.compile(rf"(?P<base>[0-9]{{20}})-(?P<id>{TOPIC_ID})(?P<suffix>\.[a-z_-]+)")
 
 
 def _is_bucket(path: str) -> bool:

@@ -64,7 +64,7 @@ from kts.remote.objects import LruCache
 from kts.remote.services import SAME, SERVICES
 from kts.segment.checkpoints import leader_epochs_of
 from kts.segment.damage import header_scan
-from kts.segment.names import REMOTE
+from kts.segment.names import BOTH_INDEXES, REMOTE, TOPIC_ID
 from kts.segment.rereading import warn
 from kts.segment.segment import Segment
 from kts.segment.snapshots import open_transactions_of, snapshot_entries_of
@@ -80,7 +80,7 @@ GROUP = 64  # manifests that are read before the first of their logs
 NAMED = 3  # objects that a warning names
 
 
-_NAME = re.compile(r"(?P<base>[0-9]{20})-(?P<id>lost|[A-Za-z0-9_-]{22})(-(?P<end>[0-9]{1,19}))?(?P<suffix>\.[a-z_]+)")
+_NAME = re.compile(rf"(?P<base>[0-9]{{20}})-(?P<id>lost|{TOPIC_ID})(-(?P<end>[0-9]{{1,19}}))?(?P<suffix>\.[a-z_]+)")
 
 
 # --- what a user names ----------------------------------------------------------------------------
@@ -1136,7 +1136,7 @@ class StoredSegment:
         """Bytes that an index has at least; None if the segment has none."""
         if self.layout == LOCAL:
             found = self.source.size_of(self.stem + suffix) if self.source.exists(self.stem + suffix) else None
-            return 0 if found is None and suffix in (".index", ".timeindex") else found
+            return 0 if found is None and suffix in BOTH_INDEXES else found
         try:
             place = self.manifest().indexes.get(suffix)
         except CorruptRecordError:
@@ -1178,7 +1178,7 @@ def faults(segment: Segment) -> Iterator[Fault]:
     stored = _source(segment).stored_at(name)
     told = None if name.contradictory else stored.copy
     expected = None if told is None else told.size_bytes
-    suffixes = [".index", ".timeindex", ".snapshot", EPOCHS]
+    suffixes = [*BOTH_INDEXES, ".snapshot", EPOCHS]
     if stored.layout == AIVEN:
         try:
             manifest = stored.manifest()

@@ -22,6 +22,7 @@ from kts.segment.names import (
     LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
+    TOPIC_ID,
 )
 from kts.segment.rereading import warn
 from kts.segment.segment_lines import SegmentLines
@@ -33,7 +34,7 @@ Own = TypeVar("Own", bound=SegmentLines)
 _INT32 = re.compile(r"[0-9]{1,10}")
 _OFFSET = r"[^ \n]+ [0-9]{1,10} -?[0-9]{1,19}\n"
 _EPOCH = r"[0-9]{1,10} [0-9]{1,19}\n"
-_TOPIC_ID = re.compile(r"version: 0\r?\ntopic_id: ([A-Za-z0-9_-]{22})(?:\r?\n)?")
+_TOPIC_ID = re.compile(rf"version: 0\r?\ntopic_id: ({TOPIC_ID})(?:\r?\n)?")
 _SHOWN = 60  # characters of what a fault shows
 _UNREADABLE = (None, errno.ELOOP, errno.EACCES, errno.EPERM)  # None: no regular file
 MEANINGS = {  # what it means that a file says nothing

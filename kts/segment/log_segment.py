@@ -43,7 +43,6 @@ from kts.segment.index import IndexSpacing, OffsetIndexFile, TimeIndexFile, appe
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
 from kts.segment.magic_checkpoint import NotedMagics, state_of
-from kts.segment.names import INDEX_SUFFIXES
 from kts.segment.rebuild import IndexConfig, RebuiltIndexes, Recovered, Visit, rebuild
 from kts.segment.search import Query, ReadStats, Records, first_match_in
 from kts.segment.segment import Lookups, Segment
@@ -54,8 +53,6 @@ from kts.times import show_time
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-SUFFIXES = (".log", *INDEX_SUFFIXES)
 
 
 class SegmentRead(NamedTuple):

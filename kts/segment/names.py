@@ -38,28 +38,32 @@ LOG_DIRECTORY_FILES = frozenset(  # a broker writes these beside the partitions
     {META_PROPERTIES, CLEAN_SHUTDOWN, RECOVERY_POINTS, CLEANER_OFFSETS, LOG_START_OFFSETS, HIGH_WATERMARKS}
 )
 
-INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")  # what can be rebuilt from the .log
+BOTH_INDEXES = (".index", ".timeindex")  # of a log that kts or a broker writes
+INDEX_SUFFIXES = (*BOTH_INDEXES, ".txnindex")  # what can be rebuilt from the .log
+SEGMENT_SUFFIXES = (".log", *INDEX_SUFFIXES)  # the files of a segment
+FILE_SUFFIXES = (*SEGMENT_SUFFIXES, ".snapshot")  # and that of the producers at its start
 
 REMOTE = "tier+"  # addresses of segments in tiered storage begin so
 TOPIC_CHARACTERS = "[A-Za-z0-9._-]"
+TOPIC_ID = "[A-Za-z0-9_-]{22}"  # URL-safe base64
 
 _FILE = re.compile(
     r"(?P<base>[0-9]{20})(?P<id>-[A-Za-z0-9_-]+)?"
-    r"(?P<suffix>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)"
+    rf"(?P<suffix>{'|'.join(map(re.escape, FILE_SUFFIXES))})"
     r"(?P<transition>\.deleted|\.cleaned|\.swap)?"
 )
 _TOPIC = TOPIC_CHARACTERS + "{1,249}"
 _DIRECTORY = re.compile(rf"(?P<topic>{_TOPIC})-(?P<partition>[0-9]{{1,10}})")
 _MOVED = re.compile(r"(?P<name>.+?)(\.[0-9a-f]{32})?-(?P<state>delete|future|stray)")
 _ASIDE = re.compile(r"kts-(write|copy)-0\.[0-9a-f]{32}-delete")
-_TOPIC_ID = re.compile(r"(?P<name>.+)-[A-Za-z0-9_-]{22}")
+_WITH_TOPIC_ID = re.compile(f"(?P<name>.+)-{TOPIC_ID}")
 
 
 class FileName(NamedTuple):
     """The parts of a segment file's name."""
 
     base_offset: int
-    suffix: str  # .log .index .timeindex .txnindex .snapshot
+    suffix: str  # one of FILE_SUFFIXES
     tier_id: str  # what follows the base offset in tiered storage, else empty
     transition: str  # .deleted .cleaned .swap, or empty when live
 
@@ -140,11 +144,11 @@ def partition_of_file(path: str) -> tuple[str, int]:
     known = own or parse_directory_name(parent)
     if known is not None and not (known.topic.isdigit() and own):
         return known.topic, known.partition
-    tiered = _TOPIC_ID.fullmatch(parent)
+    tiered = _WITH_TOPIC_ID.fullmatch(parent)
     if tiered is not None and (known := parse_directory_name(tiered["name"])) is not None:
         return known.topic, known.partition
     if parent.isdigit():
-        tiered = _TOPIC_ID.fullmatch(os.path.basename(os.path.dirname(os.path.dirname(path))))
+        tiered = _WITH_TOPIC_ID.fullmatch(os.path.basename(os.path.dirname(os.path.dirname(path))))
         if tiered is not None:
             return tiered["name"], int(parent)
     return parent or "unnamed", 0

@@ -16,7 +16,7 @@ from kts.arguments import INT32_MAX, INT64_MAX
 from kts.dataset.increments import Offsets, TopicIds, to_json
 from kts.errors import InvalidTopicError, LogStorageError
 from kts.model import TopicPartition
-from kts.segment.names import check_topic
+from kts.segment.names import TOPIC_ID, check_topic
 from kts.tables.rows import lost_race
 
 OFFSETS = "kts.offsets"  # {"orders": {"0": 23}}, the offset of the next record
@@ -30,7 +30,7 @@ NEXT = (
 )
 
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
-_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+_TOPIC_ID = re.compile(TOPIC_ID)
 _SNAPSHOT = re.compile(r"none|[0-9]{1,19}")
 
 

@@ -27,6 +27,7 @@ from kts.proposals.options.append_times import SUFFIX, AppendTimes, TimeIndexEnt
 from kts.proposals.options.messages import Entries, decode, walk
 from kts.segment.entries import at
 from kts.segment.index import IndexSpacing, OffsetIndexFile, TimeIndexFile
+from kts.segment.names import BOTH_INDEXES
 from kts.store import local
 from kts.store.local import WritableFile
 from kts.store.source import files
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SLICE_BYTES = 2**20
-SUFFIXES = (".log", ".index", ".timeindex", SUFFIX)
+SUFFIXES = (".log", *BOTH_INDEXES, SUFFIX)
 
 
 class Cut(NamedTuple):
