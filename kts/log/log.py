@@ -111,12 +111,12 @@ PUBLIC = (
 )
 
 
-class Sender(NamedTuple):
+class SetOrigin(NamedTuple):
     """Who appends a set, and by what it rolls.
 
     Parameters
     ----------
-    origin : str
+    kind : str
         "client", "coordinator" or "replication".
     states_first_offset : bool
         The header of the set states its first offset.
@@ -126,13 +126,13 @@ class Sender(NamedTuple):
         Where the segment of the set begins, if that is a new one of the leader's.
     """
 
-    origin: str
+    kind: str
     states_first_offset: bool = True
     follows_segments: bool = False
     begins_segment: int | None = None
 
 
-CLIENT = Sender("client")
+CLIENT = SetOrigin("client")
 
 
 class Log:
@@ -307,9 +307,9 @@ class Log:
             noted=self._entry.noted_magics(),
         )
         loaded.load()
-        self._corrupt_indexes = [one for one in loaded.segments if one.corrupt_index is not None]
+        self._corrupt_indexes = [one for one in loaded.segments if one.trust.corrupt is not None]
         for segment in loaded.segments:
-            segment.on_corrupt_index = self._corrupt_indexes.append
+            segment.trust.on_corrupt = partial(self._corrupt_indexes.append, segment)
         self.recovery_point = loaded.recovery_point
         self._epochs = loaded.epochs
         self._producers = loaded.producers
@@ -466,8 +466,8 @@ class Log:
             done = self._checked(buf, self._end, now, leader_epoch, origin)
             if done.entries:
                 # A coordinator's markers may be newer than the topic's format.
-                sender, magic = (CLIENT, self.config.magic) if origin == "client" else (Sender(origin), UNREAD)
-                first = self._store(done, now, sender, leader_epoch, magic)
+                who, magic = (CLIENT, self.config.magic) if origin == "client" else (SetOrigin(origin), UNREAD)
+                first = self._store(done, now, who, leader_epoch, magic)
                 if first is not None:
                     return done._replace(
                         records=b"",
@@ -644,8 +644,8 @@ class Log:
                 follows = segment_base is not None
                 if segment_base is not None and not self._may_begin(segment_base, done, known):
                     segment_base = None
-                sender = Sender("replication", known, follows, segment_base)
-                self._store(done, self._clock(), sender, None, newest)
+                leader = SetOrigin("replication", known, follows, segment_base)
+                self._store(done, self._clock(), leader, None, newest)
             return done
 
     def appends_at_once(self, size_bytes: int, timestamp_ms: int | None = None) -> bool:
@@ -690,7 +690,7 @@ class Log:
         return int(offsets[0]) if len(offsets) and offsets[0] >= self._end else done.first_offset
 
     def _store(
-        self, done: Validated, now_ms: int, sender: Sender, leader_epoch: int | None, newest_magic: int
+        self, done: Validated, now_ms: int, origin: SetOrigin, leader_epoch: int | None, newest_magic: int
     ) -> Sent | None:
         """Write a set; or return the batch that it duplicates.
 
@@ -703,13 +703,13 @@ class Log:
         """
         if self._deletions.is_due(now_ms):
             self._delete_due(now_ms)
-        self._check_set_size(done, sender.origin)
+        self._check_set_size(done, origin.kind)
         if not self._end <= done.last_offset < INT64_MAX:
             raise InvalidOffsetError(f"expected offsets below 2^63-1, found a set that begins at {self._end}")
-        segment = self._segment_for(done, now_ms, sender)
+        segment = self._segment_for(done, now_ms, origin)
         entries = Entries(done.records) if self.behaviour.indexes_last_offset else NO_ENTRIES
         self._epochs.follow(entries, leader_epoch)
-        update = self._producers.prepare(done.records, entries, sender.origin)
+        update = self._producers.prepare(done.records, entries, origin.kind)
         if isinstance(update, Sent):
             return update
         self._write(segment, done, entries, update, newest_magic)
@@ -721,11 +721,11 @@ class Log:
                 self._flush_to(end, now_ms)
         return None
 
-    def _segment_for(self, done: Validated, now_ms: int, sender: Sender) -> LogSegment:
+    def _segment_for(self, done: Validated, now_ms: int, origin: SetOrigin) -> LogSegment:
         """The segment that a set goes to: the active one, or a new one where it rolls."""
-        segment, config, follows = self._view.segments[-1], self.config, sender.follows_segments
-        if sender.begins_segment is not None:
-            return self._roll(sender.begins_segment, now_ms)
+        segment, config, follows = self._view.segments[-1], self.config, origin.follows_segments
+        if origin.begins_segment is not None:
+            return self._roll(origin.begins_segment, now_ms)
         limit_ms = INT64_MAX if follows else config.max_segment_ms - segment.jitter_ms
         most = INT32_MAX if follows else config.segment_bytes
         why = policies.roll_reason(
@@ -742,7 +742,7 @@ class Log:
                 why = listener.time_roll(why, now_ms, segment.created_ms, limit_ms)
         if why is None:
             return segment
-        stated = done.first_offset if sender.states_first_offset and self.behaviour.rolls_at_first_offset else -1
+        stated = done.first_offset if origin.states_first_offset and self.behaviour.rolls_at_first_offset else -1
         return self._roll(policies.new_base_offset(stated, done.last_offset, self._end), now_ms)
 
     def _write(
@@ -820,7 +820,7 @@ class Log:
             with self._readers.excluded():
                 active.on_become_inactive_segment()
             active.flush()  # for the closing time-index entry, even if all records were flushed before
-            active.seal()
+            active.trust.seal()
             self._flush_to(base_offset, now_ms)
         try:
             new = open_segment(self.path, base_offset, self.config, self.behaviour, now_ms)
@@ -1362,7 +1362,7 @@ class Log:
         noted: dict[int, NotedMagics] = {}
         for segment in self._view.segments:
             segment.close(flush=flush)
-            if (indexes := segment.seal()) is not None:
+            if (indexes := segment.trust.seal()) is not None:
                 sealed[segment.base_offset] = indexes
             if (magics := segment.note_magics()) is not None:
                 noted[segment.base_offset] = magics

@@ -291,7 +291,7 @@ def test_readers_and_appends_go_on_while_indexes_are_made_anew(
             appended = threads.submit(lambda: [log.append(one).first_offset for one in more])
             assert list(threads.map(read, range(3))) == [end] * 3
             assert appended.result() == sorted(appended.result())
-        assert log.recovered and not any(segment.corrupt_index for segment in log.segments)
+        assert log.recovered and not any(segment.trust.corrupt for segment in log.segments)
         assert offsets(log) == list(range(log.log_end_offset))
 
 
@@ -311,10 +311,10 @@ def test_no_golden_directory_is_found_unsound(tmp_path: Path) -> None:
                 seen += segment.offset_index.entries + segment.time_index.entries
                 assert segment.max_timestamp_so_far.timestamp_ms >= -1
                 for slot in range(segment.offset_index.entries):
-                    segment.start_of(segment.offset_index.entry(slot)[0])
+                    segment.trust.place(segment.offset_index.entry(slot)[0])
                 for slot in range(segment.time_index.entries):
                     log.offset_for_timestamp(segment.time_index.entry(slot)[0], unit="ms")
-                assert segment.corrupt_index is None, (directory, segment, segment.corrupt_index)
+                assert segment.trust.corrupt is None, (directory, segment, segment.trust.corrupt)
     assert seen > 1000
 
 
