@@ -329,7 +329,7 @@ class LogLoader:
             if not why:
                 segment.load_seal(self.sealed.get(base))
                 if segment.offset_index.last_position >= segment.size and not self.behaviour.believes_indexes:
-                    segment.mark_index_corrupt("the offset index has an entry after the log's end")
+                    segment.trust.mark_corrupt("the offset index has an entry after the log's end")
             if why:
                 self._recover_segment(segment, why)
 
@@ -349,7 +349,7 @@ class LogLoader:
     def _repair(self) -> None:
         """Rebuild indexes that changed since they were closed, or whose last entry the log contradicts."""
         for segment, following in zip(self.segments, [*self.segments[1:], None], strict=True):
-            if segment.corrupt_index is None:
+            if segment.trust.corrupt is None:
                 continue
             done = segment.repair(segment.rebuilt_indexes(), None if following is None else following.base_offset)
             if done is not None:

@@ -183,11 +183,11 @@ def segment_max_timestamp(
     end = segment.size if end_position is None else end_position
     largest, place = segment.max_timestamp_so_far
     if _is_time(segment, largest) and starting_offset <= place < end_offset:
-        found = _greatest(segment, starting_offset, segment.start_of(place), end)
+        found = _greatest(segment, starting_offset, segment.trust.place(place), end)
         # 0.10.2 indexed times for magic 0, whose records have none.
         if found is not None and found.timestamp_ms >= largest:
             return found
-    return _greatest(segment, starting_offset, segment.start_of(starting_offset), end)
+    return _greatest(segment, starting_offset, segment.trust.place(starting_offset), end)
 
 
 def _greatest(segment: LogSegment, starting_offset: int, start: int, end: int) -> TimestampOffset | None:

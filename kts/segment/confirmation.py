@@ -7,6 +7,7 @@ the log must increase, as they do where ``kts verify`` finds no fault.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kts.codec.columns import valid_bytes
@@ -172,6 +173,14 @@ def confirmed_time(
         if held and not to_end:
             break
     return reached if held else None
+
+
+def backwards(number: int) -> Iterator[int]:
+    """The numbers of index entries to ask for, down from one in steps that double, until the log confirms one."""
+    step = 1
+    while number >= 0:
+        yield number
+        number, step = number - step, 2 * step
 
 
 def _size_of(data: bytes) -> int:

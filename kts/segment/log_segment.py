@@ -29,9 +29,7 @@ from kts.errors import (
 )
 from kts.model import NO_TIMESTAMP, TimestampOffset
 from kts.segment import magics
-from kts.segment.confirmation import confirmed_place, confirmed_time, entry_at
 from kts.segment.entries import (
-    FIRST_READ_BYTES,
     Slices,
     decoded,
     decoded_by,
@@ -46,6 +44,7 @@ from kts.segment.magic_checkpoint import NotedMagics, state_of
 from kts.segment.rebuild import IndexConfig, RebuiltIndexes, Recovered, Visit, rebuild
 from kts.segment.search import Query, ReadStats, Records, first_match_in
 from kts.segment.segment import Lookups, Segment
+from kts.segment.trust import IndexTrust
 from kts.store import descriptors, local
 from kts.store.local import File, FileRange, WritableFile
 from kts.store.source import files
@@ -94,7 +93,7 @@ class LogSegment:
     Notes
     -----
     One thread writes; others may read at the same time, up to ``size``. Only a segment open for writing keeps its
-    files open. Answers use an index entry only if the log confirms it; ``corrupt_index`` says why an index is corrupt.
+    files open. Answers use an index entry only if the log confirms it: see ``trust``.
     Source: LogSegment of 0.10.2.2 and 3.9.2.
     """
 
@@ -150,9 +149,7 @@ class LogSegment:
         self._magics = magics.NOTHING_READ
         self._spacing = IndexSpacing(self.config.index_interval_bytes, self.size)
         self.loaded_bytes = self.size  # index entries found at load cover these bytes
-        self.sealed: Sealed | None = None
-        self.corrupt_index: str | None = None  # why an index is corrupt
-        self.on_corrupt_index: Callable[[Any], None] | None = None  # called once
+        self.trust = IndexTrust(self)
 
     @property
     def offset_index(self) -> OffsetIndexFile:
@@ -344,7 +341,7 @@ class LogSegment:
             position += size
 
     def _add_entry(self, offset: int, position: int) -> None:
-        if self.corrupt_index is not None:
+        if self.trust.corrupt is not None:
             return  # after a corrupt entry, which may be any number, no order holds; the index is rebuilt
         index = self._offset_index or self.offset_index
         if append_to_both(index, self.time_index, offset, position, self._largest, self._offset_of_largest):
@@ -364,111 +361,11 @@ class LogSegment:
         except LogStorageError as error:
             self._fail(error)
 
-    # --- look up: where to start reading ----------------------------------------------------------
-
-    def start_of(self, offset: int) -> int:
-        """Where to start looking for an offset: at an entry of the log, and no earlier entry reaches the offset."""
-        index = self.offset_index
-        slot, found, position = index.lookup_slot(offset)
-        if slot < 0:
-            if index.entries and self.corrupt_index is None and not index.trusts(0) and not self._is_as_sealed(index):
-                self._check_first(index)
-            return 0
-        if index.trusts(slot) or self._is_as_sealed(index):
-            return max(position, 0)
-        step = 1
-        while slot >= 0:
-            if found <= offset and (index.trusts(slot) or self._confirms(slot, found, position)):
-                index.confirm(slot)
-                return position
-            self.mark_index_corrupt(f"the log does not confirm entry {slot} of the offset index")
-            slot, step = slot - step, 2 * step
-            if slot >= 0:
-                found, position = index.entry(slot)
-        return 0
-
-    def _check_first(self, index: OffsetIndexFile) -> None:
-        """Check the first entry when all are above the offset: no answer uses it, but it can reveal corruption."""
-        if self._confirms(0, *index.entry(0)):
-            index.confirm(0)
-        else:
-            self.mark_index_corrupt("the log does not confirm the first entry of the offset index")
-
-    def _confirms(self, slot: int, offset: int, position: int) -> bool:
-        """Whether the log confirms an entry of the offset index.
-
-        Damage since the previous index entry hides the borders between the two: then a sound entry at its position is
-        enough.
-        """
-        log, size = self.log_file(), self.size
-        before = max(self.offset_index.entry(slot - 1)[1], 0) if slot else 0
-        if confirmed_place(log, size, offset, position, before) is not None:
-            return True
-        place = entry_at(log, size, position) if before < position < size else None
-        return place is not None and place.first_offset <= offset and _is_damaged(log, size, before, position)
-
-    def _start_of_time(self, timestamp_ms: int, lowest: int) -> int:
-        """Where to start looking for a time at or after an offset."""
-        index = self.time_index
-        slot, time, offset = index.lookup_slot(timestamp_ms)
-        step = 1
-        while slot >= 0:
-            position = self._place_of_time(slot, time, offset, lowest) if time <= timestamp_ms else None
-            if position is not None:
-                return position
-            self.mark_index_corrupt(f"the log does not confirm entry {slot} of the time index")
-            slot, step = slot - step, 2 * step
-            if slot >= 0:
-                time, offset = index.entry(slot)
-        return self.start_of(max(lowest, self.base_offset))
-
-    def _place_of_time(self, slot: int, time: int, offset: int, lowest: int) -> int | None:
-        """Where to start reading for an entry of the time index; None unless the log confirms it."""
-        index = self.time_index
-        if index.trusts(slot) or self._is_as_sealed(index):
-            return self.start_of(max(offset, lowest))
-        place = self._confirmed_time(slot, time, offset)
-        if place is None:
-            return None
-        if place < self.start_of(offset):
-            return place
-        index.confirm(slot)
-        return self.start_of(max(offset, lowest))
-
-    def _confirmed_time(self, slot: int, time: int, offset: int) -> int | None:
-        before = self.time_index.entry(slot - 1)[1] if slot else self.base_offset
-        if not self.base_offset <= before <= offset:
-            return None
-        return confirmed_time(self.log_file(), self.size, time, offset, self.start_of(before) if slot else 0)
-
-    def _is_its_time(self, slot: int) -> bool:
-        """Whether the log has the timestamp of a time-index entry, which may also be later than the log's own."""
-        time, offset = self.time_index.entry(slot)
-        place = self._confirmed_time(slot, time, offset)
-        if place is None:
-            return False
-        found = next(shallow_entries(self.log_file(), place, self.size, self.behaviour, self.path), None)
-        return found is not None and found.max_timestamp == time
-
-    def _is_as_sealed(self, index: OffsetIndexFile | TimeIndexFile) -> bool:
-        """Whether an index is unchanged since it was closed; compared once."""
-        if self.sealed is None or self.sealed.log_bytes != self.size or self.corrupt_index is not None:
-            return False
-        if index is self.offset_index:
-            kind, differs = "offset", self.sealed.index_differs(index.read())
-        else:
-            kind, differs = "time", self.sealed.time_index_differs(index.read())
-        if differs:
-            self.mark_index_corrupt(f"the {kind} index is not what it was when it was closed")
-        else:
-            index.vouch()
-        return not differs
-
     # --- read -------------------------------------------------------------------------------------
 
     def translate_offset(self, offset: int, start_position: int = 0) -> Entry | None:
         """The first entry at or after ``start_position`` that reaches an offset; None if none does."""
-        start = max(self.start_of(offset), start_position)
+        start = max(self.trust.place(offset), start_position)
         entries = shallow_entries(self.log_file(), start, self.size, self.behaviour, self.path)
         if self.behaviour.searches_by_base_offset:
             return self._found_by_base_offset(entries, offset)
@@ -608,7 +505,7 @@ class LogSegment:
 
     def next_offset(self) -> int:
         """The offset after the last entry of the log; the base offset if there is none."""
-        start = self.start_of(INT64_MAX)
+        start = self.trust.place(INT64_MAX)
         if self.behaviour.believes_indexes:  # Kafka takes a segment for an empty one if its index is damaged
             first = self.translate_offset(self.offset_index.last_offset)
             start = self.size if first is None else first.position
@@ -647,34 +544,17 @@ class LogSegment:
 
     def _settle(self) -> None:
         """Take the greatest timestamp from the last time-index entry if the log confirms it, otherwise from the log."""
-        (time, offset), slot = self._last_time_entry(), self._last_believed()
+        (time, offset), slot = self._last_time_entry(), self.trust.last_believed()
         if self._reaches_beyond(time):
-            self.mark_index_corrupt("the log has later timestamps than the time index")
-        if self.corrupt_index is not None:
+            self.trust.mark_corrupt("the log has later timestamps than the time index")
+        if self.trust.corrupt is not None:
             time, offset = self._derived_largest(slot)
         self._largest, self._offset_of_largest = time, offset
         self._claimed = False
 
-    def _last_believed(self) -> int:
-        """The last slot of the time index, or the one before it if the log does not confirm the last.
-
-        0.10.2 wrote either all times later than the log's or none: a single later one is damage.
-        """
-        times = self.time_index
-        slot = times.entries - 1
-        if slot < 0 or times.own_from == 0:
-            return slot
-        confirmed = self._place_of_time(slot, *times.last_entry, self.base_offset) is not None
-        if confirmed and slot and not self._times.before_1970:
-            confirmed = self._is_its_time(slot) or not self._is_its_time(slot - 1)
-        if confirmed:
-            return slot
-        self.mark_index_corrupt("the log does not confirm the last entry of the time index")
-        return slot - 1
-
     def _reaches_beyond(self, time: int) -> bool:
         """Whether a batch after the last offset-index entry is later than a time; emptied batches do not count."""
-        for batches in Slices(self.log_file(), self.start_of(INT64_MAX), self.size):
+        for batches in Slices(self.log_file(), self.trust.place(INT64_MAX), self.size):
             times = batches.column("max_timestamp")
             if ((times > time) & (times != NO_TIMESTAMP) & (batches.column("count") != 0)).any():
                 return True
@@ -685,21 +565,13 @@ class LogSegment:
 
         If the log is damaged, entries after the damage count as far as the offset index leads there.
         """
-        index, start = self.time_index, self.start_of(self.base_offset)
-        time, offset = self._least, self.base_offset
-        step = 1
-        while slot >= 0:
-            found = index.entry(slot)
-            place = self._place_of_time(slot, *found, self.base_offset)
-            if place is not None:
-                if self.behaviour.counts(found[0]):
-                    (time, offset), start = found, place
-                break
-            self.mark_index_corrupt(f"the log does not confirm entry {slot} of the time index")
-            slot, step = slot - step, 2 * step
+        time, offset, start = self._least, self.base_offset, self.trust.place(self.base_offset)
+        found = self.trust.last_time(slot, INT64_MAX, self.base_offset)
+        if found is not None and self.behaviour.counts(found.timestamp_ms):
+            time, offset, start = found
         time, offset, end = self._greatest_from(start, time, offset)
         if end < self.size:
-            time, offset, _ = self._greatest_from(max(self.start_of(INT64_MAX), end), time, offset)
+            time, offset, _ = self._greatest_from(max(self.trust.place(INT64_MAX), end), time, offset)
         return time, offset
 
     def _greatest_from(self, start: int, time: int, offset: int) -> tuple[int, int, int]:
@@ -766,7 +638,7 @@ class LogSegment:
     def matching_entries(self, query: Query, stats: ReadStats) -> Iterator[Records]:
         """The records of the entries with headers that allow a match."""
         lowest, log, checked = query.first_offset, self.log_file(), self.behaviour.checks_searched_entries
-        position = self.start_of(lowest) if query.reads_all else self._start_of_time(query.timestamp_ms, lowest)
+        position = self.trust.place(lowest) if query.reads_all else self.trust.place_of_time(query.timestamp_ms, lowest)
         for entry in shallow_entries(log, position, self.size, self.behaviour, self.path):
             if not query.may_match(entry.max_timestamp):
                 continue
@@ -851,9 +723,9 @@ class LogSegment:
             self.created_ms = now_ms
             self._rolling_base = None
         self._spacing.position = self.size
-        self.loaded_bytes, self.sealed = min(self.loaded_bytes, self.size), None
+        self.loaded_bytes, self.trust.sealed = min(self.loaded_bytes, self.size), None
         if self._times.counts(self._largest):
-            self._load_largest(times.entries - 1 if self.behaviour.believes_indexes else self._last_believed())
+            self._load_largest(times.entries - 1 if self.behaviour.believes_indexes else self.trust.last_believed())
         return cut
 
     def resize_indexes(self, max_bytes: int | None = None) -> None:
@@ -866,9 +738,9 @@ class LogSegment:
     def load_as_active(self) -> None:
         """Verify sealed indexes and load the greatest timestamp, because appends build on them."""
         for index in self._indexes():
-            self._is_as_sealed(index)
+            self.trust.is_as_sealed(index)
         if self._claimed:
-            self._load_largest(self._last_believed())
+            self._load_largest(self.trust.last_believed())
 
     # --- recover: indexes rebuilt from the log ----------------------------------------------------
 
@@ -902,7 +774,8 @@ class LogSegment:
         The writer may have been killed before the log was on disk: the next flush syncs all of it.
         """
         self._log_dirty = True
-        self.corrupt_index, self.sealed, self._claimed = None, None, False
+        self.trust.rebuilt()
+        self._claimed = False
         try:
             log = self._writable()
             self.offset_index.reset(rebuilt.offset_index)
@@ -925,7 +798,7 @@ class LogSegment:
     def tail_fault(self) -> str | None:
         """The fault after the last offset-index entry; None if the log is sound from there to its end."""
         index, times = self.offset_index, self.time_index
-        position = self.start_of(INT64_MAX)
+        position = self.trust.place(INT64_MAX)
         slices, last = Slices(self.log_file(), position, self.size), self.base_offset - 1
         for batches in slices:
             if not batches.all_sound:
@@ -964,7 +837,7 @@ class LogSegment:
             What was done; None if the log is damaged: confirmed entries of the old indexes still lead past the damage.
             If only the indexes show that the end of the log is missing, the result says so, and they are kept.
         """
-        why, index, times = self.corrupt_index, self.offset_index, self.time_index
+        why, index, times = self.trust.corrupt, self.offset_index, self.time_index
         if rebuilt.size != self.loaded_bytes:  # cut meanwhile
             rebuilt = self.rebuilt_indexes()
         if why is None or rebuilt.valid_bytes < rebuilt.size or rebuilt.error is not None:
@@ -982,7 +855,8 @@ class LogSegment:
         if self.size > self.loaded_bytes:  # the old value came from an index that later proved corrupt
             time, offset, _ = self._greatest_from(self.loaded_bytes, time, offset)
         self._largest, self._offset_of_largest = time, offset
-        self.corrupt_index, self.sealed, self._claimed = None, None, False
+        self.trust.rebuilt()
+        self._claimed = False
         return Recovered(self.path, 0, 0, f"{why}: indexes rebuilt", rebuilt.batches)
 
     # --- roll -------------------------------------------------------------------------------------
@@ -1014,7 +888,7 @@ class LogSegment:
 
     def append_closing_entry(self) -> None:
         """Add the greatest timestamp to the time index, if its last entry is earlier."""
-        if self.corrupt_index is not None:
+        if self.trust.corrupt is not None:
             return
         self.time_index.maybe_append(self._largest, self._offset_of_largest, skip_full_check=True)
 
@@ -1030,44 +904,10 @@ class LogSegment:
             self._log_dirty = True
             self._writable().truncate(self.size)
 
-    # --- sealed indexes ---------------------------------------------------------------------------
-
     def load_seal(self, sealed: Sealed | None) -> None:
-        """Compare lengths and the last time-index entry with the recorded ones, if these apply to this log."""
-        if sealed is None or self.behaviour.believes_indexes:
-            return
-        index, times = self.offset_index, self.time_index
-        if sealed.log_bytes != self.size:
-            if sealed.log_bytes > self.size and index.size_bytes == sealed.index_bytes:  # a truncation changes both
-                self.sealed = sealed  # recorded again while the end is missing
-                self.mark_index_corrupt(f"the log had {sealed.log_bytes} bytes when it was closed, found {self.size}")
-            return
-        self.sealed = sealed
-        if index.size_bytes != sealed.index_bytes:
-            self.mark_index_corrupt(
-                f"the offset index had {sealed.index_bytes} bytes when it was closed, found {index.size_bytes}"
-            )
-        elif sealed.end_differs(times.size_bytes, times.last_entry):
-            self.mark_index_corrupt("the time index does not end as it did when it was closed")
-        else:
+        """Compare the indexes with what was recorded when they were closed."""
+        if sealed is not None and not self.behaviour.believes_indexes and self.trust.load_seal(sealed):
             self._claimed = False
-
-    def seal(self) -> Sealed | None:
-        """The state of the indexes to record, if this log wrote every entry or an earlier record still holds."""
-        if self.sealed is not None and (self.sealed.log_bytes == self.size or self.corrupt_index is not None):
-            return self.sealed
-        if self.behaviour.believes_indexes or not self.size or any(index.own_from for index in self._indexes()):
-            return None
-        index, times = self.offset_index, self.time_index
-        self.sealed = Sealed.of(self.size, index.read(), times.read(), times.last_entry)
-        return self.sealed
-
-    def mark_index_corrupt(self, why: str) -> None:
-        """Mark the indexes corrupt: answers no longer trust them, and they must be rebuilt."""
-        if self.corrupt_index is None:
-            self.corrupt_index = why
-            if self.on_corrupt_index is not None:
-                self.on_corrupt_index(self)
 
     def go_on_from(self, before: LogSegment) -> None:
         """Keep the age of the same segment before it was reloaded, its magics, and the ranges of it that are read."""
@@ -1125,18 +965,6 @@ class LogSegment:
         for index in self._indexes():
             index.delete()
         files.remove(self.txn_index_path, missing_ok=True)
-
-
-def _is_damaged(log: File, size: int, start: int, end: int) -> bool:
-    """True if the entries between two positions are not sound, so that sizes do not show the borders."""
-    slices = Slices(log, start, size, FIRST_READ_BYTES)
-    for batches in slices:
-        inside = batches.column("position") < end
-        if not batches.column("crc_ok")[inside].all():
-            return True
-        if not inside.all():
-            return False
-    return slices.position < end
 
 
 def _replaced(path: str, old: str, new: str) -> str:

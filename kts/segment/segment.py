@@ -17,7 +17,7 @@ from kts.codec.columns import decode, iter_decode, valid_bytes
 from kts.codec.layout import HEADER_BYTES, SMALLEST_ENTRY_BYTES, Entries, Entry, read_header
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.model import NO_TIMESTAMP
-from kts.segment.confirmation import SoundEntry, confirmed_place, confirmed_time
+from kts.segment.confirmation import SoundEntry, backwards, confirmed_place, confirmed_time
 from kts.segment.entries import FIRST_READ_BYTES, SLICE_BYTES, Batches, Slices, at
 from kts.segment.index_checksums import Sealed
 from kts.segment.names import REMOTE, parse_file_name, partition_of_file
@@ -507,7 +507,7 @@ class Lookups:
         """The last confirmed border with only lower offsets before it; where the segment begins if there is none."""
         if offset <= self.segment.base_offset:
             return self.segment.span.start
-        for candidate in _backwards(self.places.slot(offset)):
+        for candidate in backwards(self.places.slot(offset)):
             if (found := self.confirmed(candidate)) is not None:
                 return found.position
         return self.segment.span.start
@@ -552,7 +552,7 @@ class Lookups:
 
     def time_at(self, timestamp_ms: int) -> tuple[tuple[int, int] | None, int]:
         """The latest confirmed entry at or before a time, and a border with only earlier times before it."""
-        for candidate in _backwards(self.times.slot(timestamp_ms)):
+        for candidate in backwards(self.times.slot(timestamp_ms)):
             if (start := self.time(candidate)) is not None:
                 return self.times.entry(candidate), start
         return None, 0
@@ -640,14 +640,6 @@ class Lookups:
             parse_file_name(without_compression(entry.name)) for entry in self.segment.source.list_directory(folder)
         )
         return any(name is not None and name.base_offset == base_offset for name in names)
-
-
-def _backwards(number: int) -> Iterator[int]:
-    """A number and smaller ones, in steps that double."""
-    step = 1
-    while number >= 0:
-        yield number
-        number, step = number - step, 2 * step
 
 
 # --- many segments --------------------------------------------------------------------------------
