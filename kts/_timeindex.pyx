@@ -325,13 +325,11 @@ cdef class _FileEntries:
         return 0
 
     cdef int put_slot(self, int64_t slot, int64_t *key, int64_t *value) except -1:
-        cdef const uint8_t *data
         if not self.start <= slot < self.stop:
             self.load(slot, slot + 1)
             if self.stop == slot:
                 raise EOFError
-        data = self.block
-        put(data, slot - self.start, self.base, key, value, self.stride)
+        put(<const uint8_t *>self.block, slot - self.start, self.base, key, value, self.stride)
         return 0
 
     cdef int64_t key(self, int64_t slot) except? -1:
@@ -341,32 +339,13 @@ cdef class _FileEntries:
 
 
 def search_file(open_file, count, base_offset, target, int stride, bint by_offset, bint warm, /):
-    """Slot and both fields of the greatest entry at or below a target, as an index file is searched that may be written.
+    """Slot and both fields of the greatest entry at or below a target; slot -1 below the first entry.
 
-    Parameters
-    ----------
-    open_file : callable
-        Gives the file, of which ``read`` takes position and count.
-    count, base_offset : int
-        Of the entries of the file; of the segment.
-    target : int
-        An offset, or a timestamp in a time index.
-    stride : int
-        Bytes of an entry: 12 of a time index, 8 of an offset index.
-    by_offset : bool
-        The target is an offset, also in a time index.
-    warm : bool
-        Begin at the end of the index.
+    ``open_file`` gives a file that may be written, whose ``read`` takes position and count; `count` entries count. The
+    target is an offset, or a time in a time index unless ``by_offset``. ``warm`` searches begin at the end. Follows
+    Kafka's steps exactly: an index that is out of order gives Kafka's result. EOFError: the file ends before an entry.
 
-    Raises
-    ------
-    EOFError
-        The file ends before an entry.
-
-    Notes
-    -----
-    The slot is -1 below the first entry. Follows Kafka's steps exactly: an index that is out of order gives Kafka's
-    result. Source: AbstractIndex.indexSlotRangeFor.
+    Source: AbstractIndex.indexSlotRangeFor.
     """
     cdef int64_t entries = count, wanted = int64_argument(target, "target"), low = 0, high = entries - 1, slot, found
     cdef int64_t key, value

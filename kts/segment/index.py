@@ -351,15 +351,12 @@ class IndexFile(GrowingIndex):
         self.max_entries = self.length // self.entry_bytes
         self._load_last()
 
-    def _set_last(self, entry: tuple[int, int] | None) -> None:
+    def _load_last(self) -> None:
         raise TypeError(f"{type(self).__name__} has no entries")
 
     def _in_order(self, relative: int) -> npt.NDArray[np.bool_]:
         """Which entries are below a relative offset, and in order with the one before."""
         raise TypeError(f"{type(self).__name__} has no entries")
-
-    def _load_last(self) -> None:
-        self._set_last(self.entry(self.entries - 1) if self.entries else None)
 
     @property
     def _full_length(self) -> int:
@@ -526,11 +523,8 @@ class IndexFile(GrowingIndex):
             raise InvalidOffsetError(f"{message}, found {offset}", path=self.path, offset=offset)
         return super().outside(offset)
 
-    def lookup_slot(self, target: int) -> tuple[int, int, int]:
+    def lookup_slot(self, target: int, by_offset: bool = False) -> tuple[int, int, int]:
         """Slot and fields of the greatest entry at or below an offset, or a time in a time index; slot -1 below all."""
-        return self._search(target, by_offset=False)
-
-    def _search(self, target: int, by_offset: bool) -> tuple[int, int, int]:
         warm = self.behaviour.searches_warm_entries
         try:
             return search_file(self._open, self.entries, self.base_offset, target, self.entry_bytes, by_offset, warm)
@@ -548,7 +542,7 @@ class IndexFile(GrowingIndex):
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at and above an offset, and from the first on that is out of order."""
         if self.behaviour.believes_indexes:
-            slot, *fields = self._search(offset, by_offset=True)
+            slot, *fields = self.lookup_slot(offset, by_offset=True)
             self.cut(slot if slot >= 0 and fields[self._offset_at] == offset else slot + 1)
             return
         kept = self._in_order(offset - self.base_offset)
@@ -577,8 +571,8 @@ class OffsetIndexFile(IndexFile, GrowingOffsetIndex):
     _signed = struct.Struct(">ii")
     _offset_at = 0
 
-    def _set_last(self, entry: tuple[int, int] | None) -> None:
-        self.last_offset, self.last_position = entry or (self.base_offset, -1)
+    def _load_last(self) -> None:
+        self.last_offset, self.last_position = self.entry(self.entries - 1) if self.entries else (self.base_offset, -1)
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """(offset, position) of the greatest entry at or below an offset; (base offset, 0) if there is none."""
@@ -625,8 +619,10 @@ class TimeIndexFile(IndexFile, GrowingTimeIndex):
     _signed = struct.Struct(">qi")
     _offset_at = 1
 
-    def _set_last(self, entry: tuple[int, int] | None) -> None:
-        self.last_timestamp, self.last_offset = entry or (self.behaviour.times.least, self.base_offset)
+    def _load_last(self) -> None:
+        self.last_timestamp, self.last_offset = (
+            self.entry(self.entries - 1) if self.entries else (self.behaviour.times.least, self.base_offset)
+        )
 
     @property
     def last_entry(self) -> tuple[int, int]:

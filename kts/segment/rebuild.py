@@ -7,7 +7,7 @@ over log entries.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -151,97 +151,19 @@ class PendingEntries(NamedTuple):
         )
 
 
-class IndexBuilder:
-    """Builds both indexes of a log.
+class _Rebuild:
+    """One rebuild; ``time`` and ``time_offset`` are the greatest timestamp so far, and its offset."""
 
-    Attributes
-    ----------
-    time, time_offset : int
-        The greatest timestamp so far, and its offset.
-    """
-
-    def __init__(self, file: Readable, base_offset: int, config: IndexConfig, path: str | None) -> None:
-        self.file, self.base_offset, self.config, self.path = file, base_offset, config, path
+    def __init__(
+        self, file: Readable, size: int, base_offset: int, config: IndexConfig, path: str | None, visit: Visit | None
+    ) -> None:
+        self.file, self.size, self.base_offset = file, size, base_offset
+        self.config, self.path, self.visit = config, path, visit
         self.behaviour = config.behaviour
         self.spacing = IndexSpacing(config.index_interval_bytes)
         self.time, self.time_offset = self.behaviour.times.least, base_offset
         self.offsets = GrowingOffsetIndex(path, base_offset, config.segment_index_bytes, self.behaviour)
         self.times = GrowingTimeIndex(path, base_offset, config.segment_index_bytes, self.behaviour)
-
-    def quick(
-        self,
-        rows: PendingEntries,
-        chosen: npt.NDArray[np.int64],
-        running: npt.NDArray[np.int64],
-        reached: npt.NDArray[np.int64],
-    ) -> bool:
-        """Add all chosen entries at once; do nothing and return False if one of them needs a separate check."""
-        offsets = rows.offset[chosen]
-        if offsets[0] < 0 or not self.offsets.takes(offsets):
-            return False
-        times = running[chosen]
-        later = np.empty(len(chosen), bool)
-        later[0] = times[0] > self.times.last_timestamp
-        np.greater(times[1:], times[:-1], out=later[1:])
-        times = times[later]
-        places = np.where(times > self.time, rows.last[reached[later]], self.time_offset)
-        if not self.times.takes(times, places, len(chosen)):
-            return False
-        self.offsets.extend(offsets, rows.position[chosen])
-        self.times.extend(times, places)
-        return True
-
-    def one_by_one(
-        self,
-        rows: PendingEntries,
-        chosen: npt.NDArray[np.int64],
-        running: npt.NDArray[np.int64],
-        reached: npt.NDArray[np.int64],
-        untimed: int,
-    ) -> StopIndexing | None:
-        """Add the chosen entries in order, up to one that is refused; the first ``untimed`` rows have no time yet."""
-        for row, at in zip(chosen.tolist(), reached.tolist(), strict=True):
-            position = int(rows.position[row])
-            time = NOTHING if row < untimed else int(running[row])
-            time_offset = int(rows.last[max(at, untimed)]) if time > self.time else self.time_offset
-            offset = int(rows.offset[row])
-            if offset < 0:
-                found = self.first_offset(position, int(rows.size[row]))
-                if isinstance(found, StopIndexing):
-                    found.row = row
-                    return found
-                if found is None:
-                    continue
-                offset = found
-            try:
-                append_to_both(self.offsets, self.times, offset, position, time, time_offset)
-            except KtsError as error:
-                error.position = position
-                return StopIndexing(row, error.message, None if self.behaviour.adapts_indexes else _bare(error))
-        return None
-
-    def first_offset(self, position: int, size: int) -> int | None | StopIndexing:
-        """First offset of a wrapper message; None if it has none."""
-        try:
-            entry = self.file.read(position, size)
-            offsets, _ = decoded_by(entry, self.behaviour)
-        except CorruptRecordError as error:
-            return None if self.behaviour.adapts_indexes else StopIndexing(0, error.message)
-        return int(offsets[0]) if len(offsets) else None
-
-
-class _Rebuild(IndexBuilder):
-    def __init__(
-        self,
-        file: Readable,
-        size: int,
-        base_offset: int,
-        config: IndexConfig,
-        path: str | None,
-        visit: Visit | None,
-    ) -> None:
-        super().__init__(file, base_offset, config, path)
-        self.size, self.visit = size, visit
         self.waiting: list[PendingEntries] = []
         self.rows_waiting = 0
         self.batches = 0
@@ -260,12 +182,13 @@ class _Rebuild(IndexBuilder):
             self.index_waiting()
         except StopIndexing as stop:
             reason, error = stop.reason, stop.error
-            _bare(stop)
+            stop.__traceback__ = None  # its frames would keep the file open
         if error is None:
             try:
                 self.times.maybe_append(self.time, self.time_offset, skip_full_check=True)
             except KtsError as refused:
-                error = _bare(refused)
+                error = refused
+                error.__traceback__ = None
         none = self.time in (NOTHING, self.behaviour.times.none)
         return RebuiltIndexes(
             bytes(self.offsets.data),
@@ -416,10 +339,63 @@ class _Rebuild(IndexBuilder):
         if stop is not None:
             raise stop
 
+    def quick(
+        self,
+        rows: PendingEntries,
+        chosen: npt.NDArray[np.int64],
+        running: npt.NDArray[np.int64],
+        reached: npt.NDArray[np.int64],
+    ) -> bool:
+        """Add all chosen entries at once; do nothing and return False if one of them needs a separate check."""
+        offsets = rows.offset[chosen]
+        if offsets[0] < 0 or not self.offsets.takes(offsets):
+            return False
+        times = running[chosen]
+        later = np.empty(len(chosen), bool)
+        later[0] = times[0] > self.times.last_timestamp
+        np.greater(times[1:], times[:-1], out=later[1:])
+        times = times[later]
+        places = np.where(times > self.time, rows.last[reached[later]], self.time_offset)
+        if not self.times.takes(times, places, len(chosen)):
+            return False
+        self.offsets.extend(offsets, rows.position[chosen])
+        self.times.extend(times, places)
+        return True
 
-_Error = TypeVar("_Error", bound=Exception)
+    def one_by_one(
+        self,
+        rows: PendingEntries,
+        chosen: npt.NDArray[np.int64],
+        running: npt.NDArray[np.int64],
+        reached: npt.NDArray[np.int64],
+        untimed: int,
+    ) -> StopIndexing | None:
+        """Add the chosen entries in order, up to one that is refused; the first ``untimed`` rows have no time yet."""
+        for row, at in zip(chosen.tolist(), reached.tolist(), strict=True):
+            position = int(rows.position[row])
+            time = NOTHING if row < untimed else int(running[row])
+            time_offset = int(rows.last[max(at, untimed)]) if time > self.time else self.time_offset
+            offset = int(rows.offset[row])
+            if offset < 0:
+                found = self.first_offset(position, int(rows.size[row]))
+                if isinstance(found, StopIndexing):
+                    found.row = row
+                    return found
+                if found is None:
+                    continue
+                offset = found
+            try:
+                append_to_both(self.offsets, self.times, offset, position, time, time_offset)
+            except KtsError as error:
+                error.position, error.__traceback__ = position, None
+                return StopIndexing(row, error.message, None if self.behaviour.adapts_indexes else error)
+        return None
 
-
-def _bare(error: _Error) -> _Error:
-    """The error without its frames, which would keep the file open."""
-    return error.with_traceback(None)
+    def first_offset(self, position: int, size: int) -> int | None | StopIndexing:
+        """First offset of a wrapper message; None if it has none."""
+        try:
+            entry = self.file.read(position, size)
+            offsets, _ = decoded_by(entry, self.behaviour)
+        except CorruptRecordError as error:
+            return None if self.behaviour.adapts_indexes else StopIndexing(0, error.message)
+        return int(offsets[0]) if len(offsets) else None
