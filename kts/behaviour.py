@@ -518,6 +518,7 @@ def generation_of_format(magic: int) -> str:
 
 
 DEFAULT = Behaviour.of(generation_of_format(2))
+NEWEST = Behaviour.of(GENERATIONS[-1])  # what is told of where no release is named
 
 
 # --- where kts differs ------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cached_property, wraps
 from typing import Any, NamedTuple, TypeVar
@@ -104,6 +104,9 @@ for _name in (
 DIFFERENCE = "message.timestamp.difference.max.ms"
 KIP_32_NAMES = ("max.message.time.difference.ms", "log.max.message.time.difference.ms")
 DIFFERENCE_NAMES = (DIFFERENCE, f"log.{DIFFERENCE}", *KIP_32_NAMES)
+# Who sets one of these has decided what the newest release decides by its defaults.
+_DECIDED = {"message.timestamp.after.max.ms", "message.format.version"}
+DECIDED = frozenset({*_DECIDED, *(f"log.{name}" for name in _DECIDED), *DIFFERENCE_NAMES})
 
 # Topic settings for cleaning, replication, tiers and codec levels: accepted, without effect.
 WITHOUT_EFFECT = frozenset(
@@ -212,6 +215,9 @@ class LogConfig:
         timestamp. "-1" makes -1 itself a time, 1969-12-31T23:59:59.999Z: no record is without one.
     added : tuple of (str, value)
         Settings of extensions that are not at their defaults, by their topics' names, as ``of`` takes them.
+    undecided : bool
+        Neither a release was named nor a limit set that the newest release has by default: a log tells of the first
+        record that the newest release would refuse.
 
     Raises
     ------
@@ -251,6 +257,7 @@ class LogConfig:
     added: tuple[tuple[str, Any], ...] = ()
     internal_segment_bytes: int | None = None
     release: str = ""
+    undecided: bool | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         asked = Behaviour.of(self.release) if self.release else DEFAULT
@@ -259,14 +266,15 @@ class LogConfig:
         behaviour = Behaviour.of(release)
         _magic(version, behaviour)
         made: dict[str, Any] = {"release": release, "message_format_version": version, "added": self.added}
+        made["undecided"] = self._leaves_open() if self.undecided is None else self.undecided
         made |= {name: getattr(behaviour, name) for name in _OF_RELEASE if getattr(self, name) == -1}
         made["internal_segment_bytes"] = small = self.internal_segment_bytes
         if small is not None:
             small = parse_integer("internal.segment.bytes", small, *_INTEGERS["internal_segment_bytes"])
             made |= {"internal_segment_bytes": small, "segment_bytes": small}
-        for field in fields(self):
-            if field.name not in made:
-                name, value = field.name, getattr(self, field.name)
+        for one in fields(self):
+            if one.name not in made:
+                name, value = one.name, getattr(self, one.name)
                 made[name] = _parsed(name, _dotted(name), value, behaviour, _INTEGERS.get(name))
         for name in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
             if made[name] == INT64_MAX:
@@ -275,6 +283,10 @@ class LogConfig:
             object.__setattr__(self, name, value)
         self._check_known(behaviour)
         self._check_missing()
+
+    def _leaves_open(self) -> bool:
+        decided = [_TOPIC_NAMES[name] for name in DECIDED & _TOPIC_NAMES.keys()]
+        return not self.release and all(getattr(self, name) == getattr(type(self), name) for name in decided)
 
     def _check_known(self, behaviour: Behaviour) -> None:
         for key in behaviour.unknown_settings:
@@ -331,11 +343,11 @@ class LogConfig:
         named = one_release(release, generation)
         asked = DEFAULT if named is None else Behaviour.of(named)
         if isinstance(config, LogConfig):
-            if named in (None, config.release):
+            if named is None or (named == config.release and not config.undecided):
                 return config
             own = config.behaviour()
             made: dict[str, Any] = {name: -1 for name in _OF_RELEASE if getattr(config, name) == getattr(own, name)}
-            return replace(config, **made, release=named)
+            return replace(config, **made, release=named, undecided=False)
         if not isinstance(config, Mapping | None):
             raise TypeError(f"config: expected a mapping of settings or a LogConfig, found {type(config).__name__}")
         items = [(key, value) for key, value in (config or {}).items() if key not in WITHOUT_EFFECT]
@@ -365,6 +377,7 @@ class LogConfig:
                 values[other.field] = value * other.unit_ms if other.unit_ms > 1 and value > 0 else value
         if "message.timestamp.missing" not in given and _has_no_effect(values, shell.magic, given):
             del values["message_timestamp_missing"]
+        values["undecided"] = named is None and DECIDED.isdisjoint(given)
         values["added"] = tuple(sorted(pair for pair in added.items() if pair[1] != _DEFAULTS[pair[0]]))
         return cls(**values | {"release": shell.release})
 
@@ -374,7 +387,7 @@ class LogConfig:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @property
     def generation(self) -> str:
@@ -457,7 +470,7 @@ def _dotted(name: str) -> str:
 
 
 _TOPIC_NAMES = {
-    _dotted(field.name): field.name for field in fields(LogConfig) if field.name not in ("added", "release")
+    _dotted(one.name): one.name for one in fields(LogConfig) if one.name not in ("added", "release", "undecided")
 }
 # Fields whose default -1 is the release's rule of the same name.
 _OF_RELEASE = ("max_message_bytes", "message_timestamp_after_max_ms")

@@ -469,7 +469,7 @@ def make_config(settings: Sequence[str], directory: str, release: str | None = N
     behaviour = Behaviour.of(release or DEFAULT.release)
     if not {"message.format.version", "log.message.format.version"} & {*parsed, *behaviour.unknown_settings}:
         magic = newest_magic(directory)
-        if magic is not None and magic <= behaviour.greatest_magic:
+        if magic is not None and magic < behaviour.greatest_magic:
             parsed["message.format.version"] = FORMAT_OF_MAGIC[magic]
     return config_of(parsed, release)
 

@@ -42,6 +42,7 @@ from kts.log.deletions import DeletionQueue
 from kts.log.directory import PartitionEntry
 from kts.log.epochs import LeaderEpochs
 from kts.log.listeners import Index, Listener
+from kts.log.newest import refused_by_newest
 from kts.log.policies import LogFacts, RetentionPolicy, SegmentFacts
 from kts.log.readers_writer_lock import ReadersWriterLock
 from kts.log.recovery import LogLoader, open_segment
@@ -67,6 +68,7 @@ from kts.segment.names import (
 )
 from kts.segment.producers import EXPIRATION_MS, ProducerStateEntry, Sent, Update
 from kts.segment.rebuild import Recovered
+from kts.segment.rereading import warn
 from kts.segment.segment import described
 from kts.segment.transactions import truncate_aborted
 from kts.store import addresses, local
@@ -226,6 +228,8 @@ class Log:
         self._readers: ReadersWriterLock
         new_in_children(self, _lock=threading.RLock, _readers=ReadersWriterLock)
         self._deletions = DeletionQueue()
+        self.tell: Callable[[str], object] | None = None  # in place of a warning of what the newest release refuses
+        self._has_told = False
         self._corrupt_indexes: list[LogSegment] = []  # their indexes must be rebuilt
         self._listeners: dict[str, Listener] = {}  # by the setting of an extension
         high_watermark = optional_offset("high_watermark", high_watermark)
@@ -489,7 +493,7 @@ class Log:
         if self._listeners and self.config.message_timestamp_type == "LogAppendTime":
             for listener in self._listeners.values():
                 stamp = listener.append_time(stamp)
-        return validate(
+        done = validate(
             buf,
             offset=offset,
             now_ms=stamp,
@@ -498,6 +502,15 @@ class Log:
             leader_epoch=leader_epoch,
             origin=origin,
         )
+        if self.config.undecided and not self._has_told and done.entries:
+            refusal = refused_by_newest(buf, done, stamp)
+            if refusal is not None:
+                self._has_told = True
+                (self.tell or self._warn)(refusal)
+        return done
+
+    def _warn(self, text: str) -> None:
+        warn(f"{self.path}: {text}", self.path)
 
     def append_rows(
         self, rows: AnyRows, *, compression: str | None = None, unit: str | None = None, batch_bytes: int | None = None

@@ -89,6 +89,7 @@ def _parsed(line: str) -> BrokerSetting:
 
 
 SETTINGS = {setting.name: setting for setting in map(_parsed, _TABLE.splitlines())}
+_NAMING = ("release", "inter.broker.protocol.version")  # who sets one has said which release is followed
 # Names of server properties without a meaning here: other nodes, security, threads, cleaning, tiered storage.
 _ELSEWHERE = re.compile(
     r"(advertised|alter\.config|authorizer|auto|background|broker|client|compression|confluent|connection|control|controller"
@@ -244,7 +245,8 @@ class BrokerConfig:
         spoken = self.inter_broker_protocol_version
         if self.implied_format is not None:
             defaults.setdefault("log.message.format.version", self.implied_format)
-        config = log_config(defaults, topic, self.followed)
+        named = not self.static.keys().isdisjoint(_NAMING)
+        config = log_config(defaults, topic, self.followed, named=named)
         if _release(config.message_format_version) > _release(spoken):
             found = f"found {config.message_format_version}"
             raise ValueError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from enum import IntEnum
 from functools import cache
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from kts.arguments import INT16_MAX, INT32_MAX, INT64_MAX
 from kts.behaviour import DEFAULT, Behaviour
 from kts.config import (
+    DECIDED,
     DIFFERENCE,
     DIFFERENCE_NAMES,
     KIP_32_NAMES,
@@ -289,7 +291,7 @@ def check_together(
             raise ValueError(f"local.{name}: expected 0 to {name} {total}, found {local}")
 
 
-def log_config(broker: Mapping[str, str], topic: Mapping[str, str], release: str) -> LogConfig:
+def log_config(broker: Mapping[str, str], topic: Mapping[str, str], release: str, *, named: bool = True) -> LogConfig:
     """The configuration of a topic's log.
 
     Parameters
@@ -300,6 +302,8 @@ def log_config(broker: Mapping[str, str], topic: Mapping[str, str], release: str
         The topic's own settings.
     release : str
         "0.10.2", "3.9" or "4.3".
+    named : bool
+        False: nobody asked for this release.
 
     Raises
     ------
@@ -317,4 +321,6 @@ def log_config(broker: Mapping[str, str], topic: Mapping[str, str], release: str
             near = get_close_matches(name, known, n=1, cutoff=0)
             raise ValueError(f"unknown topic setting {name!r}; the nearest name is {near[0]}")
     check_level(topic, behaviour)
-    return LogConfig.of(merged(broker, topic), release=release)
+    settings = merged(broker, topic)
+    made = LogConfig.of(settings, release=release)
+    return made if named or not DECIDED.isdisjoint(settings) else replace(made, undecided=True)

@@ -36,6 +36,8 @@ class Partition:
         The least leader epoch; opening the log raises it above the log's latest one.
     options : dict
         Further arguments of ``Log``.
+    tell : callable
+        Called with what the newest release would refuse of what was appended.
 
     Attributes
     ----------
@@ -54,6 +56,7 @@ class Partition:
         config: LogConfig,
         leader_epoch: int,
         options: dict[str, Any],
+        tell: Callable[[str], None],
     ) -> None:
         self.path = path
         self.topic = topic
@@ -63,6 +66,7 @@ class Partition:
         self.on_change: set[Callable[[], None]] = set()
         self.failure: KtsError | None = None
         self._options = options
+        self._tell = tell
         self._opening: threading.RLock
         new_in_children(self, _opening=threading.RLock)
         self._log: Log | None = None
@@ -104,6 +108,7 @@ class Partition:
             try:
                 _check_files(self.path)
                 log = Log(self.path, self.config, **self._options)
+                log.tell = self._tell
                 for found in log.recovered:
                     if found.path.endswith(".log"):  # not left-overs of deleted segments
                         logger.warning("at start-up, %s", found)

@@ -62,6 +62,8 @@ class Topic:
         The settings of the topic itself, by Kafka's names.
     config : LogConfig
         The settings in force: its own and the broker's defaults.
+    has_told : bool
+        The broker's log has a line of what the newest release would refuse in it.
     """
 
     name: str
@@ -69,11 +71,18 @@ class Topic:
     partitions: dict[int, Partition]
     configs: dict[str, str]
     config: LogConfig
+    has_told: bool = False
 
     @property
     def is_internal(self) -> bool:
         """Whether Kafka keeps its own state in it."""
         return self.name in INTERNAL_TOPICS
+
+    def tell(self, text: str) -> None:
+        """Log what the newest release would refuse of what was appended, once."""
+        if not self.has_told:
+            self.has_told = True
+            logger.warning("topic %s: %s", self.name, text)
 
 
 class NewTopic(NamedTuple):
@@ -246,6 +255,7 @@ class Topics:
             config=topic.config,
             leader_epoch=self.leader_epoch,
             options=options,
+            tell=topic.tell,
         )
 
     def _delete_partition(self, name: str, index: int) -> None:
@@ -558,7 +568,7 @@ class Topics:
                 self._reconfigure(self._topics[name], config)
 
     def _reconfigure(self, topic: Topic, config: LogConfig) -> None:
-        if topic.config == config:
+        if (topic.config, topic.config.undecided) == (config, config.undecided):
             return
         _warn(topic.name, config, topic.config)
         topic.config = config
