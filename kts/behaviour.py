@@ -471,6 +471,7 @@ RELEASES = {
             "message_timestamp_after_max_ms": 3_600_000,
             "least_values": (
                 ("segment.bytes", 2**20),
+                ("log.segment.bytes", 2**20),
                 ("segment.ms", 1),
                 ("segment.index.bytes", 4),
                 ("retention.ms", -1),
@@ -482,6 +483,22 @@ RELEASES = {
     ),
 }
 GENERATIONS = tuple(RELEASES)
+
+
+def lines_by_release(text: str) -> dict[str, list[str]]:
+    """The lines of a table for each release: those of all, then those below a heading that names it, as ``[3.9]``.
+
+    Lines that are empty or begin with ``#`` are left out.
+    """
+    found: dict[str, list[str]] = {name: [] for name in GENERATIONS}
+    named = list(GENERATIONS)
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if line.startswith("["):
+            named = line.strip("[]").split()
+        elif not line.startswith("#"):
+            for name in named:
+                found[name].append(line)
+    return found
 
 
 def behaviours_of(name: str, release: Release) -> dict[tuple[str, bool, TimeRules], Behaviour]:

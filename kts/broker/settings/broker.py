@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from kts.arguments import INT16_MAX, INT32_MAX, INT64_MAX
-from kts.behaviour import Behaviour, generation_of_format, one_release
-from kts.broker.settings.inert import INERT, check_cleaner, check_inert
+from kts.behaviour import DEFAULT, Behaviour, generation_of_format, lines_by_release, one_release
+from kts.broker.settings.inert import check_cleaner, check_inert, inert_settings
 from kts.broker.settings.topic import (
     ALL_SETTINGS,
     BROKER_NAMES,
@@ -36,7 +36,7 @@ class BrokerSetting(NamedTuple):
 
 # Name, type, default, least value. These defaults differ from Kafka's: `queued.max.request.bytes` (-1),
 # `offsets.topic.num.partitions` (50), `group.initial.rebalance.delay.ms` (3000). `cluster.id`, `release`, `shipped`
-# and `shipped.search` are kts's own settings.
+# and `shipped.search` are kts's own settings. Those below a heading are as this release has them.
 _TABLE = """\
 node.id                                          INT      1                     0
 broker.id                                        INT      -1                   -1
@@ -78,6 +78,9 @@ transaction.max.timeout.ms                       INT      900000                
 release                                          STRING   -
 shipped                                          BOOLEAN  false
 shipped.search                                   BOOLEAN  false
+
+[4.3]
+advertised.listeners                             LIST     -
 """
 
 
@@ -88,7 +91,10 @@ def _parsed(line: str) -> BrokerSetting:
     return BrokerSetting(name, ConfigType[kind], "" if default == "-" else default, low, greatest)
 
 
-SETTINGS = {setting.name: setting for setting in map(_parsed, _TABLE.splitlines())}
+SETTINGS_OF = {
+    release: {one.name: one for one in map(_parsed, lines)} for release, lines in lines_by_release(_TABLE).items()
+}
+SETTINGS = SETTINGS_OF[DEFAULT.release]
 _NAMING = ("release", "inter.broker.protocol.version")  # who sets one has said which release is followed
 # Names of server properties without a meaning here: other nodes, security, threads, cleaning, tiered storage.
 _ELSEWHERE = re.compile(
@@ -151,7 +157,8 @@ class BrokerConfig:
         static = {key: _text(key, value) for key, value in (config or {}).items() if value is not None}
         values = {setting.name: _value(setting, setting.default) for setting in SETTINGS.values()}
         topic_defaults: dict[str, str] = {}
-        gone = unknown_names(Behaviour.of(_followed(static.get("release", ""), "")))
+        behaviour = Behaviour.of(_followed(static.get("release", ""), ""))
+        gone, inert = unknown_names(behaviour), inert_settings(behaviour)
         for name, text in static.items():
             if name in gone:
                 raise ValueError(f"config: unknown setting {name!r} in {static['release']}")
@@ -159,17 +166,17 @@ class BrokerConfig:
                 topic_defaults[name] = text
             if name in SETTINGS:
                 values[name] = _value(SETTINGS[name], text)
-            elif name not in BROKER_NAMES and name not in INERT and not _ELSEWHERE.fullmatch(name):
+            elif name not in BROKER_NAMES and name not in inert and not _ELSEWHERE.fullmatch(name):
                 if name in ALL_SETTINGS and ALL_SETTINGS[name].synonyms:
                     own = ALL_SETTINGS[name].synonyms[0][0]
                     raise ValueError(f"config: unknown setting {name!r}, which is a topic's; the broker's is {own}")
-                near = get_close_matches(name, [*SETTINGS, *BROKER_NAMES, *INERT], n=1, cutoff=0)
+                near = get_close_matches(name, [*SETTINGS, *BROKER_NAMES, *inert], n=1, cutoff=0)
                 raise ValueError(f"config: unknown setting {name!r}; the nearest name is {near[0]}")
         if "node.id" not in static and values["broker.id"] >= 0:
             values["node.id"] = values["broker.id"]
         made = cls(values, static, topic_defaults)
         check_level(topic_defaults, made.behaviour)
-        check_inert(static)
+        check_inert(static, behaviour)
         check_cleaner(static, static)
         made.log_config({})  # raises if one is wrong
         _ = made.advertised_listener
@@ -209,9 +216,9 @@ class BrokerConfig:
     @property
     def without_effect(self) -> list[str]:
         """What was given and changes nothing here, for people: not what says the same as Kafka's default."""
-        found = []
+        found, known = [], inert_settings(self.behaviour)
         for name, text in self.static.items():
-            inert = INERT.get(name)
+            inert = known.get(name)
             if name not in SETTINGS and name not in BROKER_NAMES and (inert is None or text != (inert.default or "")):
                 found.append(name)
         more = self.advertised_listeners.count(",")

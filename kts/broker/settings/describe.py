@@ -1,6 +1,6 @@
 """Descriptions of settings: the value in force, its source, and its synonyms.
 
-Source: ConfigHelper, DynamicBrokerConfig (3.9).
+Source: ConfigHelper, DynamicBrokerConfig (3.9, 4.3).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from kts.behaviour import DEFAULT, Behaviour
-from kts.broker.settings.broker import SETTINGS, BrokerConfig
+from kts.broker.settings.broker import SETTINGS_OF, BrokerConfig
 from kts.broker.settings.documentation import documentation as documented
-from kts.broker.settings.inert import CHANGEABLE, INERT
+from kts.broker.settings.inert import CHANGEABLE, inert_settings
 from kts.broker.settings.topic import (
     ALIASES,
     BROKER_NAMES,
@@ -118,7 +118,8 @@ def _given(name: str, values: Mapping[str, str]) -> str | None:
 
 def _documented(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for entry in entries:
-        entry["documentation"] = documented(entry["name"])
+        if entry["config_type"] != _UNKNOWN:
+            entry["documentation"] = documented(entry["name"])
     return entries
 
 
@@ -133,8 +134,10 @@ def broker_entries(
 ) -> list[dict[str, Any]]:
     """The settings of the broker, or with ``cluster_only`` those that were changed for all brokers."""
     hidden = OWN_BROKER_NAMES - of_broker.given
-    everything = {*SETTINGS, *BROKER_NAMES, *INERT, *of_broker.static} - _NOT_TOLD - hidden
-    everything -= unknown_names(of_broker.behaviour)
+    behaviour = of_broker.behaviour
+    settings = SETTINGS_OF[behaviour.release]
+    everything = {*settings, *BROKER_NAMES, *inert_settings(behaviour), *of_broker.static} - _NOT_TOLD - hidden
+    everything -= unknown_names(behaviour)
     names = sorted(of_broker.cluster if cluster_only else everything)
     entries = []
     for name in names:
@@ -145,19 +148,19 @@ def broker_entries(
         found = _synonyms(name, alike, of_broker)
         if cluster_only:
             found = [one for one in found if one["source"] == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG]
-        kind = _broker_type(name)
+        kind = _broker_type(name, behaviour)
         in_force = found and found[0]["name"] in (name, *ALIASES.get(name, ()))
-        value = _normal(kind, found[0]["value"], of_broker.behaviour) if in_force else None
-        if name in SETTINGS and not found:
-            value = _normal(kind, SETTINGS[name].default, of_broker.behaviour) or None
+        value = _normal(kind, found[0]["value"], behaviour) if in_force else None
+        if name in settings and not found:
+            value = _normal(kind, settings[name].default, behaviour) or None
         if name == "node.id":
             value = str(config.node_id)
         entries.append(_entry(name, value, kind, found, synonyms, read_only=name not in CHANGEABLE))
     return _documented(entries) if documentation else entries
 
 
-def _broker_type(name: str) -> int:
-    known = SETTINGS.get(name) or INERT.get(name)
+def _broker_type(name: str, behaviour: Behaviour) -> int:
+    known = SETTINGS_OF[behaviour.release].get(name) or inert_settings(behaviour).get(name)
     if known is not None:
         return known.type
     setting = BROKER_NAMES.get(name)
@@ -215,9 +218,9 @@ _NOT_TOLD = {"producer.id.expiration.check.interval.ms"}  # internal in Kafka
 @cache
 def _defaults(behaviour: Behaviour) -> dict[str, str]:
     return {
-        **{one.name: one.default for one in SETTINGS.values() if one.default},
+        **{one.name: one.default for one in SETTINGS_OF[behaviour.release].values() if one.default},
         **static_defaults(behaviour),
-        **{one.name: one.default for one in INERT.values() if one.default is not None},
+        **{one.name: one.default for one in inert_settings(behaviour).values() if one.default is not None},
     }
 
 

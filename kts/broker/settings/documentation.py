@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kts.broker.settings.inert import CLEANER, INERT
+from kts.broker.settings.inert import ALL_INERT, CLEANER
 from kts.broker.settings.topic import BROKER_NAMES
 from kts.config import WITHOUT_EFFECT
 
@@ -87,7 +87,7 @@ def documentation(name: str) -> str | None:
         return _OWN[name]
     if name in CLEANER:
         return _NO_CLEANER
-    if name in WITHOUT_EFFECT or name in INERT:
+    if name in WITHOUT_EFFECT or name in ALL_INERT:
         return _WITHOUT
     setting = BROKER_NAMES.get(name)
     if setting is None:

@@ -552,7 +552,7 @@ class Topics:
             dynamic = merged(own, self._file.node) if cluster else merged(self._file.cluster, own)
             try:
                 check_level(own, self.config.behaviour)
-                check_inert(own)
+                check_inert(own, self.config.behaviour)
                 check_cleaner({**self.config.static, **self.dynamic}, {**self.config.static, **dynamic})
                 self.config.log_config({}, dynamic)
                 made = {one.name: self.config.log_config(one.configs, dynamic) for one in self._topics.values()}

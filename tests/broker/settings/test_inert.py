@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from support.broker.asking import Asking
 
+from kts.behaviour import GENERATIONS, Behaviour
 from kts.broker.broker import Broker
 from kts.broker.settings.broker import SETTINGS, BrokerConfig
-from kts.broker.settings.inert import CLEANER, INERT
+from kts.broker.settings.inert import ALL_INERT, CLEANER, inert_settings
 from kts.broker.wire.messages import ApiKey
 
 
@@ -45,8 +46,11 @@ def test_the_cleaners_settings_stay_over_a_restart_and_change_no_log(tmp_path: P
     [
         (
             {"num.io.threads": "many"},
-            "num.io.threads: expected an integer from -2147483648 to 2147483647, found 'many'",
+            "num.io.threads: expected an integer from 1 to 2147483647, found 'many'",
         ),
+        ({"num.io.threads": 0}, "num.io.threads: expected an integer from 1 to 2147483647, found '0'"),
+        ({"metadata.log.segment.bytes": 2**20, "release": "4.3"}, "expected an integer from 8388608 to 2147483647"),
+        ({"group.share.max.delivery.count.limit": 26, "release": "4.3"}, "expected an integer from 5 to 25"),
         ({"auto.leader.rebalance.enable": "yes"}, "expected true or false"),
         ({"log.cleaner.io.buffer.load.factor": "1_0"}, "expected a number"),
         ({"log.cleaner.threads": 0}, "log.cleaner.threads: expected 1 to 1"),
@@ -66,7 +70,11 @@ def test_a_setting_without_effect_must_still_be_one(given: dict[str, Any], told:
 
 
 def test_no_setting_has_an_effect_and_none(tmp_path: Path) -> None:
-    assert not INERT.keys() & SETTINGS.keys()
+    assert not ALL_INERT & SETTINGS.keys()
     assert len(CLEANER) == 6
-    defaults = {name: one.default for name, one in INERT.items() if one.default is not None}
-    assert BrokerConfig.of(defaults).static == defaults
+    for release in GENERATIONS:
+        known = inert_settings(Behaviour.of(release))
+        defaults = {name: one.default for name, one in known.items() if one.default is not None}
+        config = BrokerConfig.of({**defaults, "release": release})
+        assert config.static == {**defaults, "release": release}
+        assert config.without_effect == []
