@@ -276,6 +276,19 @@ class Behaviour:
         "A truncation to the log end offset is done, though it cuts nothing.",
         "Log.truncateTo (0.10.2)",
     )
+    tells_repeated_partitions: bool = rule(
+        True, "A partition that a ListOffsets request has twice is refused as often; otherwise once.", "KafkaApis"
+    )
+    refuses_unknown_groups: bool = rule(
+        False,
+        "A commit of a member (OffsetCommit from version 9 on) into a group that does not exist says so.",
+        "OffsetMetadataManager (4.0)",
+    )
+    ends_emptied_groups: bool = rule(
+        True,
+        "A group without members ends when its last offsets are deleted, also with their topic.",
+        "GroupMetadataManager.cleanupGroupMetadata",
+    )
     lists_end_offset: bool = rule(
         False, "A search by time over the wire may answer the end that consumers see.", "KafkaApis (0.10.2)"
     )
@@ -478,6 +491,9 @@ RELEASES = {
                 ("flush.messages", 1),
             ),
             "lists_have_no_empty_names": True,
+            "tells_repeated_partitions": False,
+            "refuses_unknown_groups": True,
+            "ends_emptied_groups": False,
         },
         _OF_EACH_RELEASE | _SINCE_3_9 | {"searches_by_base_offset": True, "makes_index_before_roll": True},
     ),

@@ -123,7 +123,7 @@ def _read_log(params: FetchParams, partition: Partition, body: dict[str, Any], l
     if stored is not None and len(records) <= SMALL_BYTES:
         records = _read_at_once(stored, params.magic)
     if found.first_entry_incomplete and not params.hard_limit:
-        records = b""
+        records, aborted = b"", None if limit else aborted
     if aborted is not None and len(records):
         aborted = aborted_transactions(log, offset, found.base_offset)
     return ReadResult(0, *marks, records, aborted, stored=stored)

@@ -13,8 +13,9 @@ from kts.broker.broker import Broker
 from kts.broker.codes import ErrorCode
 from kts.broker.handlers import handle
 from kts.broker.request import ConnectionClose, Peer, Request
-from kts.broker.wire import Chunk, RequestHeader, api_key_of, decode_request, encode_response
+from kts.broker.wire import PRIVATE_FROM, Chunk, RequestHeader, api_key_of, decode_request, encode_response
 from kts.broker.wire.messages import MESSAGES, ApiKey
+from kts.broker.wire.releases import offered
 from kts.errors import InvalidRequestError, KtsError, UnsupportedVersionError
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ SLOW_THREADS = 2  # separate, so that the other threads stay available
 
 def frame_limit(socket_request_max_bytes: int) -> Callable[[int], int]:
     """The largest request of each API, in bytes; raises UnsupportedVersionError for other APIs."""
-    limits = {int(api_key): min(socket_request_max_bytes, OTHER_REQUEST_BYTES) for api_key in wire.SERVED}
+    limits = {api_key: min(socket_request_max_bytes, OTHER_REQUEST_BYTES) for api_key in MESSAGES}
     limits[ApiKey.PRODUCE] = socket_request_max_bytes
 
     def limit(api_key: int) -> int:
@@ -45,6 +46,7 @@ class Answering:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._private = broker.private.layouts
+        self._offered = offered(broker.config.named_release)
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="kts-slow")
 
     def close(self) -> None:
@@ -62,8 +64,9 @@ class Answering:
         is_large = len(frame) > AT_ONCE_BYTES and api_key_of(frame) != ApiKey.PRODUCE
         try:
             header, body = await self._in_thread(decode_request, frame) if is_large else await self._decoded(frame)
+            self._check_offered(header)
         except UnsupportedVersionError:
-            return unknown_version(frame)
+            return self._unknown_version(frame)
         request = Request(header.api_key, header.api_version, header.client_id, body, peer)
         try:
             reply = await handle(self._broker, request)
@@ -75,6 +78,29 @@ class Answering:
         if is_large or is_long(reply):
             return await self._in_thread(encode_response, *layout, reply)
         return encode_response(*layout, reply, private=self._private)
+
+    def _check_offered(self, header: RequestHeader) -> None:
+        """Refuse a version that kts serves and the release has not."""
+        one = self._offered.get(header.api_key)
+        if header.api_version < PRIVATE_FROM and (one is None or header.api_version not in one.versions):
+            raise UnsupportedVersionError(f"expected a version of the release, found {header.api_version}")
+
+    def _unknown_version(self, frame: memoryview) -> list[Chunk]:
+        """The answer to an unsupported version: ApiVersions 0 with the versions of that; others close the connection.
+
+        Source: KIP-511, ApiVersionsRequest.
+        """
+        header = wire.decode_request_header(frame)
+        one = self._offered.get(header.api_key)
+        if header.api_key != ApiKey.API_VERSIONS or one is None:
+            served = "none" if one is None else f"{one.versions[0]} to {one.versions[-1]}"
+            name = ApiKey(header.api_key).name
+            raise ConnectionClose(f"expected version {served} of {name}, found {header.api_version}")
+        body = {
+            "error_code": ErrorCode.UNSUPPORTED_VERSION,
+            "api_keys": [{"api_key": header.api_key, "min_version": one.versions[0], "max_version": one.versions[-1]}],
+        }
+        return encode_response(ApiKey.API_VERSIONS, 0, header.correlation_id, body)
 
     async def _decoded(self, frame: memoryview) -> tuple[RequestHeader, dict[str, Any]]:
         """Decode a request. One with records is quick to decode, unless it has many partitions."""
@@ -100,24 +126,6 @@ def is_long(reply: dict[str, Any]) -> bool:
             return True
         level = [one for rows in lists for one in rows if isinstance(one, dict)]
     return False
-
-
-def unknown_version(frame: memoryview) -> list[Chunk]:
-    """The answer to an unsupported version: ApiVersions 0 with the served versions; other APIs close the connection.
-
-    Source: KIP-511, ApiVersionsRequest.
-    """
-    header = wire.decode_request_header(frame)
-    if header.api_key != ApiKey.API_VERSIONS:
-        low, high = wire.versions(header.api_key)
-        name = ApiKey(header.api_key).name
-        raise ConnectionClose(f"expected version {low} to {high} of {name}, found {header.api_version}")
-    low, high = wire.versions(ApiKey.API_VERSIONS)
-    body = {
-        "error_code": ErrorCode.UNSUPPORTED_VERSION,
-        "api_keys": [{"api_key": ApiKey.API_VERSIONS, "min_version": low, "max_version": high}],
-    }
-    return encode_response(ApiKey.API_VERSIONS, 0, header.correlation_id, body)
 
 
 def refusal(request: Request, error: KtsError) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.broker.wire_peer import Peer
 from support.clients.client_places import kts_serve, real_broker
 from support.kafka.jvm import require_java
@@ -16,20 +17,24 @@ from support.kafka.two_broker_answers import CONVERTED, LISTED, NULL, Facts, Lis
 from support.kafka.two_broker_run import run_script
 
 OPERATIONS = 500
+KAFKAS = {"3.9": "3.9.2", "4.3": "4.3.1"}
 KEPT_MS = 1000 * 365 * 86_400_000  # nothing is compacted or deleted meanwhile but by the script
-BOTH = {"log.retention.ms": -1, "log.cleaner.min.compaction.lag.ms": KEPT_MS}
+BOTH = {"log.retention.ms": -1, "log.cleaner.min.compaction.lag.ms": KEPT_MS, "log.cleaner.backoff.ms": 3_600_000}
 OURS = {"shipped.search": "true", "group.min.session.timeout.ms": 1000, "group.initial.rebalance.delay.ms": 0}
 
 
-def test_a_random_script_gets_the_same_answers_from_kts_and_from_kafka(rng: random.Random, tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", KAFKAS)
+def test_a_random_script_gets_the_same_answers_from_kts_and_from_kafka(
+    release: str, rng: random.Random, tmp_path: Path
+) -> None:
     require_java()
     with (
-        real_broker(tmp_path / "kafka", BOTH) as kafka,
-        kts_serve(tmp_path / "kts", BOTH | OURS) as ours,
+        real_broker(tmp_path / "kafka", BOTH, KAFKAS[release]) as kafka,
+        kts_serve(tmp_path / "kts", BOTH | OURS | {"release": release}) as ours,
         Peer(*kafka.bootstrap.split(":")) as one,
         Peer(*ours.bootstrap.split(":")) as other,
     ):
-        outcome = run_script(one, other, rng, OPERATIONS)
+        outcome = run_script(one, other, rng, OPERATIONS, release)
     print(f"operations: {dict(outcome.operations)}")
     print(f"Kafka's error codes: {dict(sorted(outcome.errors.items()))}")
     for reason, count in outcome.listed.most_common():

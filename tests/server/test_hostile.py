@@ -147,7 +147,7 @@ def test_a_browser_is_hung_up_on_and_no_request_is_read_out_of_what_it_says(targ
 
 def test_no_text_names_an_api() -> None:
     """So nothing that begins with a line of text is a request, however large a request may be by the settings."""
-    assert max(wire.SERVED) < int.from_bytes(b"\t\t", "big")
+    assert max(ApiKey) < int.from_bytes(b"\t\t", "big")
 
 
 def test_large_requests_that_carry_no_records_are_refused_by_their_size(target: Target) -> None:

@@ -40,8 +40,16 @@ class OffsetCommits:
         instance_id: str | None,
         generation_id: int,
         offsets: Mapping[PartitionKey, Committed],
+        *,
+        tells_groups: bool = False,
     ) -> dict[PartitionKey, ErrorCode]:
-        """Commit offsets. Those with too large metadata are refused, the others are stored."""
+        """Commit offsets. Those with too large metadata are refused, the others are stored.
+
+        Parameters
+        ----------
+        tells_groups : bool
+            The request has a code for a group that does not exist.
+        """
         most = self.registry.settings.max_metadata_size
         errors = {
             each: ErrorCode.OFFSET_METADATA_TOO_LARGE if utf16_length(found.metadata) > most else ErrorCode.NONE
@@ -50,7 +58,9 @@ class OffsetCommits:
         kept = {each: found for each, found in offsets.items() if not errors[each]}
         group = self.registry.groups.get(group_id)
         if group is None:
-            error = ErrorCode.ILLEGAL_GENERATION if generation_id >= 0 else ErrorCode.NONE
+            tells = tells_groups and self.registry.settings.refuses_unknown_groups
+            unknown = ErrorCode.GROUP_ID_NOT_FOUND if tells else ErrorCode.ILLEGAL_GENERATION
+            error = unknown if generation_id >= 0 else ErrorCode.NONE
         else:
             error = self._check(group, member_id, instance_id, generation_id)
         if error:
@@ -120,13 +130,18 @@ class OffsetCommits:
         used = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         busy = group.state is not State.EMPTY
         errors = {each: used if busy and group.is_subscribed(each[0]) else ErrorCode.NONE for each in partitions}
-        self.clean([group], lambda _: [each for each, error in errors.items() if not error])
+        gone = [each for each, error in errors.items() if not error]
+        self.clean([group], lambda _: gone, ends=self.registry.settings.ends_emptied_groups)
         return ErrorCode.NONE, errors
 
     def forget_topics(self, names: Iterable[str]) -> None:
         """Delete the offsets of deleted topics."""
         gone = frozenset(names)
-        self.clean(self.registry.groups.values(), lambda group: [each for each in group.offsets if each[0] in gone])
+        self.clean(
+            self.registry.groups.values(),
+            lambda group: [each for each in group.offsets if each[0] in gone],
+            ends=self.registry.settings.ends_emptied_groups,
+        )
 
     def expire(self) -> int:
         """Delete offsets older than the retention time; returns how many."""
@@ -155,12 +170,14 @@ class OffsetCommits:
             )
         ]
 
-    def clean(self, groups: Iterable[Group], choose: Callable[[Group], list[PartitionKey]]) -> int:
-        """Delete the chosen offsets and then empty groups; returns the number of offsets."""
+    def clean(
+        self, groups: Iterable[Group], choose: Callable[[Group], list[PartitionKey]], *, ends: bool = True
+    ) -> int:
+        """Delete the chosen offsets and, if it ``ends`` them, then empty groups; returns the number of offsets."""
         count = 0
         for group in list(groups):
             gone = [each for each in choose(group) if each in group.offsets]
-            dies = group.state is State.EMPTY and len(gone) == len(group.offsets) and not group.pending
+            dies = ends and group.state is State.EMPTY and len(gone) == len(group.offsets) and not group.pending
             rows: list[Row] = [(offset_key(group.group_id, *each), None) for each in gone]
             if dies and group.generation_id > 0:
                 rows.append((group_key(group.group_id), None))

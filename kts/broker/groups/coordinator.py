@@ -374,10 +374,12 @@ class Coordinator:
         instance_id: str | None,
         generation_id: int,
         offsets: Mapping[PartitionKey, Committed],
+        *,
+        tells_groups: bool = False,
     ) -> dict[PartitionKey, ErrorCode]:
         """Commit offsets; see ``OffsetCommits.commit``."""
         self.start()
-        return self.commits.commit(group_id, member_id, instance_id, generation_id, offsets)
+        return self.commits.commit(group_id, member_id, instance_id, generation_id, offsets, tells_groups=tells_groups)
 
     def fetch(self, group_id: str, partitions: Iterable[PartitionKey] | None) -> dict[PartitionKey, Committed]:
         """Committed offsets; see ``OffsetCommits.fetch``."""

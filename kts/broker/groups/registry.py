@@ -28,6 +28,8 @@ class GroupSettings(NamedTuple):
     num_partitions: int = 1
     segment_bytes: int = 100 * 2**20
     load_buffer_size: int = 5 * 2**20
+    ends_emptied_groups: bool = True
+    refuses_unknown_groups: bool = False
     max_bytes: int = MAX_BYTES
     max_member_bytes: int = MAX_MEMBER_BYTES
 
@@ -45,6 +47,8 @@ class GroupSettings(NamedTuple):
             config.offsets_topic_num_partitions,
             config.offsets_topic_segment_bytes,
             config.offsets_load_buffer_size,
+            config.behaviour.ends_emptied_groups,
+            config.behaviour.refuses_unknown_groups,
         )
 
 

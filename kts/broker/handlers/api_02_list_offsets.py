@@ -16,7 +16,7 @@ Versions::
     10: a timeout for remote storage (KIP-1075), without effect
     11: -6, the first offset to upload: there is none (KIP-1023)
 
-Source: KafkaApis.handleListOffsetRequest, Partition.fetchOffsetForTimestamp, UnifiedLog (0.10.2, 3.9).
+Source: KafkaApis.handleListOffsetRequest, Partition.fetchOffsetForTimestamp, UnifiedLog (0.10.2, 3.9, 4.3).
 """
 
 from __future__ import annotations
@@ -52,11 +52,16 @@ def _list_offsets(broker: Broker, request: Request) -> Body:
     topics = request.body["topics"]
     seen = Counter((topic["name"], one["partition_index"]) for topic in topics for one in topic["partitions"])
     list_one = _list_v0 if request.version == 0 else _list_one
+    repeats = request.version == 0 or broker.config.behaviour.tells_repeated_partitions
     answers = []
+    told = set()
     for topic in topics:
         rows = []
         for one in topic["partitions"]:
             index = one["partition_index"]
+            if not repeats and (topic["name"], index) in told:
+                continue
+            told.add((topic["name"], index))
             try:  # Kafka checks this before it looks up the partition
                 _check_one(broker, request, topic["name"], one, seen[topic["name"], index])
                 row = answer_of(broker.topics, topic["name"], index, partial(list_one, broker, request, one), API)

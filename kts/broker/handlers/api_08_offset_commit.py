@@ -8,11 +8,12 @@ Versions::
     1: generation and member; a commit timestamp
     2: a retention time for all offsets, and no commit timestamp
     3: throttle time, always 0
-    4, 9: as before
+    4: as before
     5: no retention time (KIP-211)
     6: leader epochs (KIP-320)
     7: group instance id (KIP-345)
     8: flexible
+    9: a code for a group that does not exist, which 4.3 uses (KIP-848)
     10: topic ids instead of names (KIP-848)
 
 Source: KafkaApis.handleOffsetCommitRequest, GroupCoordinatorAdapter (3.9); topic ids: the schemas of 4.3.
@@ -27,7 +28,7 @@ from kts.broker.leaders import find_topic
 from kts.broker.request import Body, Request
 from kts.coordinator_records.groups import Committed
 
-TOPIC_IDS_FROM = 10
+TOPIC_IDS_FROM, TELLS_GROUPS_FROM = 10, 9
 
 
 async def handle(broker: Broker, request: Request) -> Body:
@@ -57,7 +58,7 @@ async def handle(broker: Broker, request: Request) -> Body:
         answers.append({"name": asked["name"], "topic_id": asked["topic_id"], "partitions": entries})
     if offsets:
         who = (body["group_id"], body["member_id"], body["group_instance_id"], body["generation_id_or_member_epoch"])
-        errors = broker.coordinator.commit(*who, offsets)
+        errors = broker.coordinator.commit(*who, offsets, tells_groups=request.version >= TELLS_GROUPS_FROM)
         for entry, place in places:
             entry["error_code"] = errors[place]
     return {"topics": answers}

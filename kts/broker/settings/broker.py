@@ -192,6 +192,11 @@ class BrokerConfig:
         """The release whose rules the logs follow."""
         return _followed(self.release, self.inter_broker_protocol_version)
 
+    @cached_property
+    def named_release(self) -> str | None:
+        """The release that was named, also by an old ``inter.broker.protocol.version``; None if none was."""
+        return self.release or (None if self.behaviour is DEFAULT else self.followed)
+
     @property
     def generation(self) -> str:
         """Another word for ``followed``."""

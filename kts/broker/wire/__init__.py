@@ -64,11 +64,6 @@ Private = Mapping[tuple[int, int], ApiLayout]  # by API key and version
 NO_PRIVATE: Private = {}
 
 
-SERVED: dict[ApiKey, tuple[int, int]] = {
-    message.api_key: (message.versions[0], message.versions[-1]) for message in MESSAGES.values()
-}
-
-
 def versions(api_key: int) -> tuple[int, int]:
     """The oldest and newest served version of an API.
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+from support.broker.asking import Asking
 from support.broker.group_play import DAY_MS, Restartable, T, advance, commit, committed, members, play
 
 import kts
+from kts.broker.broker import Broker
 from kts.broker.codes import ErrorCode
 from kts.broker.groups.group import State
+from kts.broker.wire.messages import ApiKey
 from kts.coordinator_records.groups import TOPIC, Committed
 from kts.dataset.newest import Loader
 
@@ -97,6 +101,34 @@ def test_offsets_of_a_group_that_speaks_another_protocol_are_not_deleted_under_i
         assert broker.coordinator.delete_offsets("g", [("t", 0)]) == (ErrorCode.NON_EMPTY_GROUP, {})
 
     play(story())
+
+
+@pytest.mark.parametrize("release", ["3.9", "4.3"])
+def test_what_a_release_does_with_groups_that_do_not_exist_or_lose_their_offsets(tmp_path: Path, release: str) -> None:
+    """As a random script saw it at brokers of 3.9.2 and 4.3.1: 4.x has a coordinator of its own."""
+    newer = release == "4.3"
+
+    def committing(version: int, generation: int) -> int:
+        each = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
+        body = {"group_id": "g", "generation_id_or_member_epoch": generation, "member_id": "m" * (generation >= 0)}
+        topics = [{"name": "t", "partitions": [each]}]
+        [topic] = asking.ask(ApiKey.OFFSET_COMMIT, version, {**body, "topics": topics})["topics"]
+        return int(topic["partitions"][0]["error_code"])
+
+    with Asking(Broker(tmp_path / "data", {"release": release})) as asking:
+        asking.create()
+        assert committing(8, 1) == ErrorCode.ILLEGAL_GENERATION
+        assert committing(9, 1) == (ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION)
+        for lose in (
+            lambda groups: groups.delete_offsets("g", [("t", 0)]),
+            lambda groups: groups.topics_deleted(["t"]),
+        ):
+            assert committing(9, -1) == ErrorCode.NONE
+            lose(asking.broker.coordinator)
+            assert (asking.broker.coordinator.group("g") is not None) == newer
+        if newer:  # it ends with the next look for expired offsets
+            asking.broker.coordinator.commits.expire()
+            assert asking.broker.coordinator.group("g") is None
 
 
 def test_offsets_expire_as_kafkas_do(broker: Restartable) -> None:

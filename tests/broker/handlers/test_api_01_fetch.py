@@ -67,6 +67,18 @@ def test_every_version_gets_what_it_can_read_and_says_what_it_has_fields_for(ask
         assert bytes(row["records"]) == log.read(3, 2**20).records
 
 
+def test_a_partition_whose_first_batch_exceeds_its_limit_has_no_list_of_aborted_transactions(asking: Asking) -> None:
+    """Null, as Kafka answers where it leaves out a cut batch; with no limit left at all the list is empty."""
+    for name in ("t", "u"):
+        asking.create(name)
+        fill(asking, name, 2)
+    for limit, expected in ((0, []), (1, None)):
+        topics = {"t": {0: {}}, "u": {0: {"partition_max_bytes": limit}}}
+        found = asking.fetch_all(12, topics, isolation_level=1)["responses"]
+        assert [one["partitions"][0]["aborted_transactions"] for one in found] == [[], expected]
+        assert found[1]["partitions"][0]["records"] == b""
+
+
 @pytest.mark.parametrize("version", ALL)
 def test_offsets_outside_of_the_log_are_refused_and_its_end_is_empty(asking: Asking, version: int) -> None:
     asking.create()

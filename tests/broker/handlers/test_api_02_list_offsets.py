@@ -64,6 +64,18 @@ def test_unknown_and_repeated_partitions(asking: Asking, version: int) -> None:
     assert codes == [[42, 0, 42, 3], [3]]
 
 
+def test_by_4_3_a_repeated_partition_is_told_once(tmp_path: Path) -> None:
+    rows = [{"partition_index": at, "timestamp": -1} for at in (0, 1, 0)]
+    with Asking(Broker(tmp_path / "data", {"release": "4.3"})) as asking:
+        asking.create(partitions=2)
+        body = {"replica_id": -1, "topics": [{"name": "t", "partitions": rows}, {"name": "t", "partitions": rows}]}
+        answers = asking.ask(ApiKey.LIST_OFFSETS, 11, body)["topics"]
+    assert [[(row["partition_index"], row["error_code"]) for row in one["partitions"]] for one in answers] == [
+        [(0, 42), (1, 42)],
+        [],
+    ]
+
+
 def test_epochs_are_told_from_version_4_on_and_others_fenced(tmp_path: Path) -> None:
     known = []
     for at in range(3):

@@ -11,8 +11,8 @@ import pytest
 from support import ROOT
 
 from kts.broker.handlers import HANDLERS, module_of
-from kts.broker.handlers.api_18_api_versions import API_KEYS
 from kts.broker.wire.messages import MESSAGES, ApiKey
+from kts.broker.wire.releases import offered
 
 FOLDER = ROOT / "kts/broker/handlers"
 FIRST = re.compile(
@@ -71,7 +71,7 @@ def test_the_first_flexible_version_is_named(api: ApiKey) -> None:
 
 
 def test_a_head_says_what_a_broker_of_0_10_2_lists() -> None:
-    listed = {one["api_key"]: range(one["min_version"], one["max_version"] + 1) for one in API_KEYS[1]}
+    listed = {key: one.versions for key, one in offered("0.10.2").items()}
     assert {api: head(api).of_0_10_2 for api in ApiKey} == {api: listed.get(api, range(0)) for api in ApiKey}
 
 

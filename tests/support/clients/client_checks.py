@@ -90,7 +90,7 @@ def check_codec(place: Place, client: Client, codec: str, timestamp_type: str, r
 
 def check_times(place: Place, client: Client, timestamp_type: str, rng: random.Random) -> None:
     """`offsets_for_times`, first and end offset over several segments, before and after DeleteRecords."""
-    configs = {"message_timestamp_type": timestamp_type, "segment_bytes": 20_000, "index_interval_bytes": 500}
+    configs = {"message_timestamp_type": timestamp_type, place.segment_bytes: 20_000, "index_interval_bytes": 500}
     topic = place.create(topic_name(client, "times", timestamp_type), **configs)
     for codec in ("none", "gzip", "none"):
         client.produce(place.bootstrap, topic, records_for(client, rng, 400), codec=codec)

@@ -15,15 +15,16 @@ from support.kafka.brokers import STEADY, Broker
 from support.processes.dying import DIES_TOO
 
 FOREVER = {"retention.ms": "-1"}
+NEWEST_SEGMENT_BYTES = "internal_segment_bytes"  # Kafka 4's name for sizes below 1 MiB
 
 
 class Place:
-    """A broker that runs, its log directory, and its admin."""
+    """A broker that runs, its log directory, its admin, and the setting that gives its topics small segments."""
 
-    def __init__(self, name: str, bootstrap: str, data: Path) -> None:
+    def __init__(self, name: str, bootstrap: str, data: Path, segment_bytes: str = "segment_bytes") -> None:
         from confluent_kafka.admin import AdminClient
 
-        self.name, self.bootstrap, self.data = name, bootstrap, data
+        self.name, self.bootstrap, self.data, self.segment_bytes = name, bootstrap, data, segment_bytes
         self._admin: Any = AdminClient({"bootstrap.servers": bootstrap})
 
     @property
@@ -48,13 +49,13 @@ class Place:
 
 
 @contextlib.contextmanager
-def real_broker(folder: Path, settings: Mapping[str, object] | None = None) -> Iterator[Place]:
-    """Apache Kafka 3.9.2."""
+def real_broker(folder: Path, settings: Mapping[str, object] | None = None, version: str = "3.9.2") -> Iterator[Place]:
+    """Apache Kafka 3.9.2 or 4.3.1."""
     folder.mkdir(parents=True, exist_ok=True)
     own = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1000}
-    with Broker("3.9.2", folder, STEADY | own | dict(settings or {})) as broker:
+    with Broker(version, folder, STEADY | own | dict(settings or {})) as broker:
         broker.start()
-        yield Place("Kafka 3.9.2", broker.bootstrap, broker.data)
+        yield Place(f"Kafka {version}", broker.bootstrap, broker.data)
 
 
 @contextlib.contextmanager
@@ -87,6 +88,23 @@ def kts_serve(folder: Path, settings: Mapping[str, object] | None = None) -> Ite
             process.kill()
     if "Traceback" in (said_all := log.read_text(encoding="utf-8")):
         raise RuntimeError(f"kts serve had an error of its own: {said_all[-3000:]}")
+
+
+@contextlib.contextmanager
+def newest_place(folder: Path) -> Iterator[Place]:
+    """`kts serve --release 4.3`; or Apache Kafka 4.3.1: KTS_CLIENTS_AT=kafka."""
+    real = os.environ.get("KTS_CLIENTS_AT") == "kafka"
+    with newest_broker(folder) if real else kts_serve(folder, {"release": "4.3"}) as found:
+        found.segment_bytes = NEWEST_SEGMENT_BYTES
+        yield found
+
+
+@contextlib.contextmanager
+def newest_broker(folder: Path) -> Iterator[Place]:
+    """Apache Kafka 4.3.1."""
+    with real_broker(folder, version="4.3.1") as found:
+        found.segment_bytes = NEWEST_SEGMENT_BYTES
+        yield found
 
 
 @contextlib.contextmanager

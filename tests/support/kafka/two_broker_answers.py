@@ -205,6 +205,17 @@ def is_partition_told_once(kafka: Any, ours: Any) -> bool:
     return [row for at, row in enumerate(rows) if row not in rows[:at]] == told
 
 
+def is_committed_told_once(kafka: Any, ours: Any) -> bool:
+    """Each partition of a topic of OffsetFetch."""
+    return [row for at, row in enumerate(kafka["partitions"]) if row not in kafka["partitions"][:at]] == ours[
+        "partitions"
+    ]
+
+
+def is_of_all_brokers(kafka: Any, ours: Any) -> bool:
+    return kafka["name"] == "min.insync.replicas" and kafka["value"] == ours["value"]
+
+
 def is_append_time_from_producer(kafka: Any, ours: Any) -> bool:
     return kafka["error_code"] == 0 and ours["error_code"] == ErrorCode.INVALID_TIMESTAMP
 
@@ -237,6 +248,18 @@ LISTED = [
         is_told_once,
     ),
     Listed(
+        ApiKey.OFFSET_FETCH,
+        r"(groups\[\d+\]\.)?topics\[\d+\]\.partitions",
+        "4.3 tells a partition as often as it is asked for; ours once: small requests must not have endless answers",
+        is_committed_told_once,
+    ),
+    Listed(
+        None,
+        r".*\.configs\[\d+\]\.(config_source|synonyms)",
+        "a new cluster of 4.3 has min.insync.replicas for all its brokers, for eligible leader replicas; ours has one",
+        is_of_all_brokers,
+    ),
+    Listed(
         ApiKey.DESCRIBE_PRODUCERS,
         r"topics\[\d+\]\.partitions",
         "a partition whose producers are asked for twice is told once: small requests must not have endless answers",
@@ -264,7 +287,7 @@ LISTED = [
         "'timestamp': -3",
     ),
     Listed(
-        ApiKey.API_VERSIONS, r"api_keys(\[.*)?", "what is served: ours has the versions of 4.3, and no transactions"
+        ApiKey.API_VERSIONS, r"api_keys(\[.*)?", "what is served: ours has no transactions, quotas, tokens, new groups"
     ),
     Listed(ApiKey.DESCRIBE_CONFIGS, r".*\.is_default", "3.9 has lost this field of version 0: it always says false"),
 ]

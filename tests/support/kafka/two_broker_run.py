@@ -145,7 +145,9 @@ def error_codes(value: Any) -> list[int]:
     return [code for each in value for code in error_codes(each)] if isinstance(value, list) else []
 
 
-def run_script(kafka: Peer, ours: Peer, rng: random.Random, count: int, *, stop_after: int = 20) -> Outcome:
+def run_script(
+    kafka: Peer, ours: Peer, rng: random.Random, count: int, release: str, *, stop_after: int = 20
+) -> Outcome:
     """``count`` operations on both; what either broker answers decides nothing but for topics and offsets of the first.
 
     Parameters
@@ -153,9 +155,10 @@ def run_script(kafka: Peer, ours: Peer, rng: random.Random, count: int, *, stop_
     kafka, ours : connections
     rng : the script's random numbers
     count : of operations
+    release : of both
     stop_after : so many unlisted differences are enough
     """
-    script = Script(rng, time.time_ns() // 1_000_000)
+    script = Script(rng, time.time_ns() // 1_000_000, release)
     sides = [Side(kafka), Side(ours)]
     outcome = Outcome()
     for side in sides:
@@ -163,7 +166,7 @@ def run_script(kafka: Peer, ours: Peer, rng: random.Random, count: int, *, stop_
     for number in range(count):
         operation = script.next() if number else script.first()
         answers = [side.run(number, operation) for side in sides]
-        script.learn(number, operation, answers[0])
+        script.learn(number, operation, answers[0], sides[0].facts)
         if operation.api in CHANGES and isinstance(answers[0], dict) and not operation.body.get("validate_only"):
             for side in sides:
                 side.settle()

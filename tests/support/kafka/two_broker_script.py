@@ -11,13 +11,9 @@ from support.kafka.two_broker_answers import Facts
 from support.sets.two_broker_records import DAY, HOUR, bad_set, encoded, good_set, random_time, resealed
 
 import kts
-from kts.broker import wire
 from kts.broker.wire.messages import ApiKey
+from kts.broker.wire.releases import offered
 
-# The newest versions of 3.9.
-NEWEST = {ApiKey.PRODUCE: 11, ApiKey.FETCH: 17, ApiKey.LIST_OFFSETS: 9, ApiKey.METADATA: 12, ApiKey.DESCRIBE_CLUSTER: 1}
-NEWEST |= {ApiKey.DESCRIBE_LOG_DIRS: 4, ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0, ApiKey.LIST_TRANSACTIONS: 1}
-NEWEST |= {ApiKey.INIT_PRODUCER_ID: 5, ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9, ApiKey.DESCRIBE_GROUPS: 5}
 LARGE = 1_000_000
 
 
@@ -95,10 +91,13 @@ class Script:
     ----------
     rng : decides everything
     now : ms, around which times are chosen
+    release : whose versions of requests and names of settings are used
     """
 
-    def __init__(self, rng: random.Random, now: int) -> None:
+    def __init__(self, rng: random.Random, now: int, release: str) -> None:
         self.rng, self.now = rng, now
+        self.offered = offered(release)
+        self.segment_bytes = "segment.bytes" if release == "3.9" else "internal.segment.bytes"  # which may be small
         self.topics = {name: Topic(count, name != "packed") for name, (count, _) in TOPICS.items()}
         self.clocks: list[int] = []  # the operations that gave an append time
         self.made = 0
@@ -110,7 +109,10 @@ class Script:
                 "name": name,
                 "num_partitions": count,
                 "replication_factor": 1,
-                "configs": [{"name": key, "value": value} for key, value in configs.items()],
+                "configs": [
+                    {"name": self.segment_bytes if key == "segment.bytes" else key, "value": value}
+                    for key, value in configs.items()
+                ],
             }
             for name, (count, configs) in TOPICS.items()
         ]
@@ -146,8 +148,8 @@ class Script:
         return self.rng.choices(list(kinds), list(kinds.values()))[0]()
 
     def version(self, api: ApiKey, low: int = 0) -> int:
-        first, last = wire.versions(api)
-        return self.rng.randint(max(first, low), min(last, NEWEST.get(api, last)))
+        versions = self.offered[api].versions
+        return self.rng.randint(max(versions[0], low), versions[-1])
 
     def topic(self, strange: float = 0.06, internal: bool = True) -> tuple[str, int]:
         """A topic and a partition of it, now and then one that is not there, or Kafka's own.
@@ -200,7 +202,10 @@ class Script:
             "acks": acks,
             "timeout_ms": 10_000,
             "transactional_id": "tx" if good and rng.random() < 0.02 else None,
-            "topic_data": [{"name": name, "partition_data": partitions} for name, partitions in topics.items()],
+            "topic_data": [
+                {"name": name, "topic_id": TopicId(name), "partition_data": partitions}
+                for name, partitions in topics.items()
+            ],
         }
         return Operation(ApiKey.PRODUCE, version, body, acks != 0, note=" ".join(note))
 
@@ -214,7 +219,8 @@ class Script:
         ]
         data = self.rng.choice(odd)
         partition = {"index": 0, "records": data}
-        body = {"acks": 1, "timeout_ms": 9, "topic_data": [{"name": "twisted", "partition_data": [partition]}]}
+        topic = {"name": "twisted", "topic_id": TopicId("twisted"), "partition_data": [partition]}
+        body = {"acks": 1, "timeout_ms": 9, "topic_data": [topic]}
         return Operation(ApiKey.PRODUCE, self.version(ApiKey.PRODUCE, 3), body, note="twisted")
 
     def offset(self, name: str, partition: int) -> int:
@@ -338,7 +344,11 @@ class Script:
         each = {"partition_index": partition, "committed_offset": rng.choice([0, 5, 2**40, -1])}
         each["committed_leader_epoch"] = rng.choice([-1, 0, 3])
         each["committed_metadata"] = rng.choice(["", "note", "x" * 4096, "x" * 4097, None])
-        body = {"group_id": self.group(), "topics": [{"name": name, "partitions": [each]}]}
+        topics = [{"name": name, "topic_id": TopicId(name), "partitions": [each]}]
+        if len(each["committed_metadata"] or "") > 4096:  # it may depend on Kafka's memory whether it leaves a group
+            other = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+            topics.append({"name": "twisted", "topic_id": TopicId("twisted"), "partitions": [other]})
+        body = {"group_id": self.group(), "topics": topics}
         if rng.random() < 0.2:
             body |= {"generation_id_or_member_epoch": rng.choice([0, 3]), "member_id": rng.choice(["", "nobody"])}
         return Operation(ApiKey.OFFSET_COMMIT, self.version(ApiKey.OFFSET_COMMIT, 1), body)  # 0 is about ZooKeeper
@@ -347,7 +357,8 @@ class Script:
         rng = self.rng
         version = self.version(ApiKey.OFFSET_FETCH)
         topics: list[Any] | None = [
-            {"name": name, "partition_indexes": [partition, 0]} for name, partition in [self.topic()]
+            {"name": name, "topic_id": TopicId(name), "partition_indexes": [partition, 0]}
+            for name, partition in [self.topic()]
         ]
         if rng.random() < 0.4 and version >= 2:
             topics = None
@@ -585,7 +596,7 @@ class Script:
 
     # --- what Kafka answered --------------------------------------------------------------------
 
-    def learn(self, number: int, operation: Operation, answer: Any) -> None:
+    def learn(self, number: int, operation: Operation, answer: Any, facts: Facts) -> None:
         """Topics made and deleted, log ends, append times."""
         if not isinstance(answer, dict):
             return
@@ -606,8 +617,9 @@ class Script:
                     self.topics[topic["name"]].partitions = wanted["count"]
         elif operation.api == ApiKey.PRODUCE:
             for topic in answer["responses"]:
+                name = topic["name"] or facts.names_by_id.get(topic["topic_id"])
                 for each in topic["partition_responses"]:
                     if each["error_code"] == 0 and each["base_offset"] >= 0:
-                        self.topics[topic["name"]].ends[each["index"]] = each["base_offset"] + 1
+                        self.topics[name].ends[each["index"]] = each["base_offset"] + 1
                     if each["log_append_time_ms"] > 0:
                         self.clocks.append(number)
