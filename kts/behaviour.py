@@ -271,6 +271,11 @@ class Behaviour:
     retains_to_high_watermark: bool = rule(
         True, "Retention keeps what is above the high watermark.", "UnifiedLog.deletableSegments"
     )
+    tells_of_future_segments: bool = rule(
+        False,
+        "Retention tells of a segment that it keeps because its largest timestamp is from the future.",
+        "KAFKA-18929",
+    )
     truncates_at_end: bool = rule(
         False,
         "A truncation to the log end offset is done, though it cuts nothing.",
@@ -494,6 +499,7 @@ RELEASES = {
             "tells_repeated_partitions": False,
             "refuses_unknown_groups": True,
             "ends_emptied_groups": False,
+            "tells_of_future_segments": True,
         },
         _OF_EACH_RELEASE | _SINCE_3_9 | {"searches_by_base_offset": True, "makes_index_before_roll": True},
     ),

@@ -42,7 +42,7 @@ from kts.log.deletions import DeletionQueue
 from kts.log.directory import PartitionEntry
 from kts.log.epochs import LeaderEpochs
 from kts.log.listeners import Index, Listener
-from kts.log.newest import refused_by_newest
+from kts.log.newest import REFUSED_BY_NEWEST, refused_by_newest
 from kts.log.policies import LogFacts, RetentionPolicy, SegmentFacts
 from kts.log.readers_writer_lock import ReadersWriterLock
 from kts.log.recovery import LogLoader, open_segment
@@ -228,8 +228,8 @@ class Log:
         self._readers: ReadersWriterLock
         new_in_children(self, _lock=threading.RLock, _readers=ReadersWriterLock)
         self._deletions = DeletionQueue()
-        self.tell: Callable[[str], object] | None = None  # in place of a warning of what the newest release refuses
-        self._has_told = False
+        self.tell: Callable[[str, str], object] | None = None  # takes what is told once, and its text, for a warning
+        self._told: set[str] = set()
         self._corrupt_indexes: list[LogSegment] = []  # their indexes must be rebuilt
         self._listeners: dict[str, Listener] = {}  # by the setting of an extension
         high_watermark = optional_offset("high_watermark", high_watermark)
@@ -502,15 +502,20 @@ class Log:
             leader_epoch=leader_epoch,
             origin=origin,
         )
-        if self.config.undecided and not self._has_told and done.entries:
+        if self.config.undecided and REFUSED_BY_NEWEST not in self._told and done.entries:
             refusal = refused_by_newest(buf, done, stamp)
             if refusal is not None:
-                self._has_told = True
-                (self.tell or self._warn)(refusal)
+                self._tell_once(REFUSED_BY_NEWEST, refusal)
         return done
 
-    def _warn(self, text: str) -> None:
-        warn(f"{self.path}: {text}", self.path)
+    def _tell_once(self, what: str, text: str) -> None:
+        if what in self._told:
+            return
+        self._told.add(what)
+        if self.tell is None:
+            warn(f"{self.path}: {text}", self.path)
+        else:
+            self.tell(what, text)
 
     def append_rows(
         self, rows: AnyRows, *, compression: str | None = None, unit: str | None = None, batch_bytes: int | None = None
@@ -895,6 +900,8 @@ class Log:
             for rule in policies.retention_rules(policy):
                 facts = self._facts()
                 count = policies.deletable(rule, facts, policy, now)
+                if rule == policies.TIME and self.behaviour.tells_of_future_segments:
+                    self._tell_of_future(policies.kept_by_future(facts, policy, now))
                 if count == 0:
                     continue
                 segments = self._view.segments[:count]
@@ -907,6 +914,15 @@ class Log:
             self._delete_due(now)
         self._repair()
         return gone
+
+    def _tell_of_future(self, segment: SegmentFacts | None) -> None:
+        if segment is None:
+            return
+        largest = show_time(segment.largest_timestamp_ms)
+        told = f"partition {self.partition}: segment {segment.base_offset} has a timestamp from the future, {largest}"
+        after = show_time(segment.largest_timestamp_ms + self.config.retention_ms)
+        what = f"{self.partition} {segment.base_offset}"
+        self._tell_once(what, f"{told}: it and all later ones are kept until {after} (KAFKA-18929)")
 
     def delete_due_files(self) -> None:
         """Remove the ``.deleted`` files that are due. Appends, rolls and retention do this as well."""

@@ -6,6 +6,8 @@ from kts.behaviour import NEWEST, RULES
 from kts.codec.layout import Entries
 from kts.codec.validate import Validated
 
+REFUSED_BY_NEWEST = "refused by the newest release"  # what a log tells once
+
 
 def refused_by_newest(buf: bytes | bytearray | memoryview, done: Validated, now_ms: int) -> str | None:
     """What the newest release would refuse in a set that a leader accepted; None if nothing.

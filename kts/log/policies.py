@@ -100,12 +100,10 @@ def deletable(rule: str, log: LogFacts, policy: RetentionPolicy, now_ms: int) ->
     if (rule == SIZE and (policy.retention_bytes < 0 or surplus < 0)) or (rule == TIME and policy.retention_ms < 0):
         return 0
     for number, segment in enumerate(segments):
-        last = number + 1 == len(segments)
-        end = log.log_end_offset if last else segments[number + 1].base_offset
-        if (last and segment.size_bytes == 0) or (log.high_watermark is not None and log.high_watermark < end):
+        if _is_held(log, number):
             return number
         if rule == START:
-            take = not last and end <= log.log_start_offset
+            take = not _last(log, number) and _end(log, number) <= log.log_start_offset
         elif rule == SIZE:
             surplus -= segment.size_bytes
             take = surplus >= 0
@@ -114,6 +112,22 @@ def deletable(rule: str, log: LogFacts, policy: RetentionPolicy, now_ms: int) ->
         if not take:
             return number
     return len(segments)
+
+
+def kept_by_future(log: LogFacts, policy: RetentionPolicy, now_ms: int) -> SegmentFacts | None:
+    """The segment at which ``retention.ms`` ends because its largest timestamp is from the future; None if none is.
+
+    Notes
+    -----
+    Source: UnifiedLog.deleteRetentionMsBreachedSegments (4.3).
+    """
+    if TIME not in retention_rules(policy) or policy.retention_ms < 0:
+        return None
+    number = deletable(TIME, log, policy, now_ms)
+    if number == len(log.segments) or _is_held(log, number):
+        return None
+    segment = log.segments[number]
+    return segment if segment.largest_timestamp_ms > now_ms else None
 
 
 def without(log: LogFacts, count: int) -> LogFacts:
@@ -161,9 +175,18 @@ def _last(log: LogFacts, number: int) -> bool:
     return number + 1 == len(log.segments)
 
 
+def _end(log: LogFacts, number: int) -> int:
+    return log.log_end_offset if _last(log, number) else log.segments[number + 1].base_offset
+
+
+def _is_held(log: LogFacts, number: int) -> bool:
+    """Whether no rule may delete a segment: it is the empty last one, or reaches beyond the high watermark."""
+    is_empty_last = _last(log, number) and log.segments[number].size_bytes == 0
+    return is_empty_last or (log.high_watermark is not None and log.high_watermark < _end(log, number))
+
+
 def _why_not(log: LogFacts, policy: RetentionPolicy, now_ms: int, number: int, latest: SegmentFacts) -> str:
-    segment = log.segments[number]
-    end = log.log_end_offset if _last(log, number) else log.segments[number + 1].base_offset
+    segment, end = log.segments[number], _end(log, number)
     if _last(log, number) and segment.size_bytes == 0:
         return "the active segment is empty"
     if log.high_watermark is not None and log.high_watermark < end:

@@ -13,7 +13,7 @@ import kts
 from kts.behaviour import Behaviour
 from kts.config import LogConfig
 from kts.log import policies
-from kts.log.policies import SIZE, START, TIME, LogFacts, RetentionPolicy, SegmentFacts
+from kts.log.policies import SIZE, START, TIME, LogFacts, RetentionPolicy, SegmentFacts, kept_by_future
 
 NOW, DAY_MS = 1_000_000, 86_400_000
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
@@ -319,3 +319,17 @@ def test_the_warning_reckons_with_the_greatest_jitter() -> None:
     greatest = max(policies.roll_jitter_ms(LogConfig.of(settings), number) for number in range(1000))
     assert policies.roll_warning(LogConfig.of(settings | {BEFORE: 100 - greatest, AFTER: 0})) is None
     assert policies.roll_warning(LogConfig.of(settings | {BEFORE: 100 - greatest + 1, AFTER: 0})) is not None
+
+
+def test_the_segment_from_the_future_at_which_retention_by_time_ends_is_named() -> None:
+    old, future, later = SegmentFacts(0, 10, 5), SegmentFacts(10, 10, 2000), SegmentFacts(20, 10, 6)
+    log = LogFacts((old, future, later), 30)
+    policy = RetentionPolicy(100)
+    assert kept_by_future(log, policy, 1000) == future
+    assert kept_by_future(log, policy, 2000) is None  # no longer from the future
+    assert kept_by_future(LogFacts((old, later), 30), policy, 1000) is None
+    assert kept_by_future(LogFacts((later._replace(largest_timestamp_ms=950), future), 30), policy, 1000) is None
+    for other in (policy._replace(retention_ms=-1), policy._replace(deletes=False)):
+        assert kept_by_future(log, other, 1000) is None
+    assert kept_by_future(log._replace(high_watermark=15), policy, 1000) is None  # it could not go anyway
+    assert kept_by_future(LogFacts((SegmentFacts(0, 0, 2000, True),), 0), policy, 1000) is None

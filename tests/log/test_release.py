@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from pathlib import Path
 
 import pytest
 
 import kts
+from kts.testing import KtsBroker
 
 NOW_MS, HOUR_MS, TEN_YEARS_MS = 1_700_000_000_000, 3_600_000, 315_360_000_000
 GZIP = 1
@@ -76,3 +78,36 @@ def test_4_3_exactly_fails_reads_that_walk_over_a_broken_wrapper(tmp_path: Path)
                 except kts.KtsError as error:
                     assert error.code == -1
             assert answered == served
+
+
+NO_LIMIT = {"message.timestamp.after.max.ms": 2**63 - 1, "retention.ms": HOUR_MS}
+
+
+@pytest.mark.parametrize("release", ["3.9", "4.3"])
+def test_a_segment_from_the_future_that_retention_keeps_is_told_of_once_by_4_3(tmp_path: Path, release: str) -> None:
+    now = [NOW_MS]
+    with kts.Log(tmp_path / "t-0", NO_LIMIT, release=release, clock=lambda: now[0]) as log:
+        for time in (NOW_MS, NOW_MS + TEN_YEARS_MS, NOW_MS):
+            log.append(records(time))
+            log.roll()
+        now[0] += HOUR_MS + 1
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            assert [one.base_offset for one in log.delete_old_segments()] == [0]
+            assert log.delete_old_segments() == []
+        texts = [str(one.message) for one in found]
+        assert len(texts) == (release == "4.3")
+        assert all("segment 1 has a timestamp from the future, 2033-11-1" in text for text in texts), texts
+        now[0] += TEN_YEARS_MS
+        assert [one.base_offset for one in log.delete_old_segments()] == [1, 2]
+
+
+def test_a_broker_of_4_3_has_a_line_for_each_segment_from_the_future(caplog: pytest.LogCaptureFixture) -> None:
+    with KtsBroker(release="4.3", time=NOW_MS) as broker:
+        broker.create_topic("t", 2, NO_LIMIT)
+        for partition in (0, 1):
+            broker.produce("t", b"v", partition=partition, timestamp_ms=NOW_MS + TEN_YEARS_MS)
+        for _ in range(2):
+            assert broker.run_retention() == []
+    told = [text for one in caplog.records if "from the future" in (text := one.getMessage())]
+    assert [line[:22] for line in told] == ["topic t: partition 0: ", "topic t: partition 1: "]

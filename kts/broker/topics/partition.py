@@ -37,7 +37,7 @@ class Partition:
     options : dict
         Further arguments of ``Log``.
     tell : callable
-        Called with what the newest release would refuse of what was appended.
+        Called with what its log tells once, and the text.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Partition:
         config: LogConfig,
         leader_epoch: int,
         options: dict[str, Any],
-        tell: Callable[[str], None],
+        tell: Callable[[str, str], None],
     ) -> None:
         self.path = path
         self.topic = topic

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -62,8 +62,8 @@ class Topic:
         The settings of the topic itself, by Kafka's names.
     config : LogConfig
         The settings in force: its own and the broker's defaults.
-    has_told : bool
-        The broker's log has a line of what the newest release would refuse in it.
+    told : set of str
+        What the broker's log has a line of: each is told once of a topic.
     """
 
     name: str
@@ -71,17 +71,17 @@ class Topic:
     partitions: dict[int, Partition]
     configs: dict[str, str]
     config: LogConfig
-    has_told: bool = False
+    told: set[str] = field(default_factory=set)
 
     @property
     def is_internal(self) -> bool:
         """Whether Kafka keeps its own state in it."""
         return self.name in INTERNAL_TOPICS
 
-    def tell(self, text: str) -> None:
-        """Log what the newest release would refuse of what was appended, once."""
-        if not self.has_told:
-            self.has_told = True
+    def tell(self, what: str, text: str) -> None:
+        """Write what a log tells to the broker's log, once."""
+        if what not in self.told:
+            self.told.add(what)
             logger.warning("topic %s: %s", self.name, text)
 
 
