@@ -15,7 +15,7 @@ cdef extern from "status.h" nogil:
 
 cdef extern from "refusals.h" nogil:
     int KTS_FINE, KTS_PAYLOAD, KTS_SKIPPED, KTS_WRITER_TRANSACTION, KTS_PRODUCER_STATE, KTS_CODEC_FORMAT, KTS_NOTHING
-    int KTS_WRAPPER_CODEC, KTS_BAD_FIELDS, KTS_NO_MEMORY, KTS_COLUMN_FULL
+    int KTS_WRAPPER_CODEC, KTS_BAD_FIELDS, KTS_EMPTIED, KTS_NO_MEMORY, KTS_COLUMN_FULL
     const char** kts_reasons
 
 cdef extern from "codecs.h" nogil:
@@ -228,3 +228,36 @@ cdef extern from "append.h" nogil:
     void kts_rewrite_entry(const Append* s, Writer* w, const uint8_t* e, int64_t size)
     void kts_rewrite_inflated(const Append* s, Writer* w, const uint8_t* e, int64_t size, const uint8_t* p, int64_t n)
     bint kts_as_written(const uint8_t* p, int64_t n, int64_t count)
+
+cdef extern from "clean.h" nogil:
+    int KTS_SLOT_BYTES
+    struct OffsetMap "kts_offset_map":
+        int64_t keys, latest
+    struct Aborted "kts_aborted":
+        int64_t producer, first, last, stable
+    struct CleanedProducers "kts_producers":
+        pass
+    struct CleanedCounts "kts_cleaned":
+        int64_t mapped_records, records_read, records_written, bytes_read, bytes_written
+        int64_t without_key, superseded, tombstones, aborted, markers
+        int64_t kept_tombstones, kept_markers, unmapped, rewritten, emptied
+    struct Cleaning "kts_cleaning":
+        OffsetMap map
+        CleanedProducers producers
+        CleanedCounts done
+        int64_t start, now, retention, end, none
+        int negative, verify, keep_last, keep_deletes
+        Buf out, body, listed
+        int64_t out_end, body_end, listed_count
+        int magic
+    int kts_map_begin(OffsetMap* m, int64_t most_slots, int64_t most_keys, const uint8_t* secret)
+    int kts_add_aborted(CleanedProducers* t, const Aborted* found, int64_t count)
+    void kts_forget_producers(CleanedProducers* t)
+    void kts_no_active_producers(CleanedProducers* t)
+    int kts_add_active_producer(CleanedProducers* t, int64_t id, int epoch, int64_t last_data)
+    int kts_map_entries(Cleaning* c, const uint8_t* data, int64_t size, int64_t* at, CEntry* e, Err* err)
+    int kts_map_inflated(Cleaning* c, const CEntry* e, const uint8_t* p, int64_t n, int64_t* at, Err* err)
+    int kts_filter_entries(Cleaning* c, const uint8_t* data, int64_t size, int64_t* at, CEntry* e, Err* err)
+    int kts_filter_inflated(Cleaning* c, const CEntry* e, const uint8_t* p, int64_t n, int64_t* at, Err* err)
+    int kts_put_compressed(Cleaning* c, const uint8_t* p, int64_t n)
+    void kts_cleaning_free(Cleaning* c)

@@ -2211,3 +2211,210 @@ def message(int magic, int attributes, int64_t offset, int64_t timestamp, bytes 
     if kts_write_message(&sink, magic, attributes, offset, timestamp, &key, &body) != KTS_OK:
         raise ValueError(f"value: {body.n} bytes do not fit a message")
     return made[:sink.end]
+
+
+# --- the cleaner ----------------------------------------------------------------------------------------
+
+SLOT_BYTES = KTS_SLOT_BYTES   # of an offset map
+CLEANED_FIELDS = (
+    "mapped_records", "records_read", "records_written", "bytes_read", "bytes_written", "without_key", "superseded",
+    "tombstones", "aborted", "markers", "kept_tombstones", "kept_markers", "unmapped", "rewritten", "emptied",
+)
+
+
+@cython.final
+cdef class Cleaner:
+    """One pass of the cleaner over a log: entries into its offset map, then entries without the records that may go.
+
+    Parameters
+    ----------
+    slots, keys : int
+        Most slots of the map, and most keys in it.
+    secret : bytes
+        16 random bytes, of the hash of the keys.
+    start : int
+        Records below this offset are not mapped.
+    now, retention : int
+        The clock, and ``delete.retention.ms``.
+    end : int
+        The pass ends before this offset.
+    verify : bool
+        Check the CRCs of what is read.
+    keep_last : bool
+        Copy the last message of magic 0 or 1 if none of its records stays; otherwise the pass fails there, as Kafka's.
+    none : int, optional
+        Times before 1970 count, and this one means none.
+
+    Notes
+    -----
+    Use it in one thread. The caller gives it buffers that begin with an entry, and enlarges one that has no whole entry.
+    """
+
+    cdef Cleaning c
+    cdef Inflater inflater
+    cdef int64_t limit
+    cdef dict compressors
+
+    def __cinit__(self, *, int64_t slots, int64_t keys, bytes secret not None, int64_t start, int64_t now,
+                  int64_t retention, int64_t end, bint verify, bint keep_last, none, int64_t max_decompressed_bytes):
+        if not 0 < keys <= slots <= INT32_MAX or PyBytes_GET_SIZE(secret) != 16:
+            raise ValueError(f"slots: expected 1 to 2^31-1 and no more keys, found {slots} for {keys} keys")
+        self.inflater = Inflater.__new__(Inflater)
+        self.limit = max_decompressed_bytes
+        self.compressors = {}
+        self.c.start = start
+        self.c.now = now
+        self.c.retention = retention
+        self.c.end = end
+        self.c.verify = verify
+        self.c.keep_last = keep_last
+        self.c.negative = none is not None
+        self.c.none = -1 if none is None else none
+        if kts_map_begin(&self.c.map, slots, keys, <const uint8_t*> PyBytes_AS_STRING(secret)):
+            raise MemoryError()
+
+    def __dealloc__(self):
+        kts_cleaning_free(&self.c)
+
+    @property
+    def keys(self):
+        """Keys in the map."""
+        return self.c.map.keys
+
+    @property
+    def latest(self):
+        """The last offset that was mapped; -1 if there is none."""
+        return self.c.map.latest
+
+    @latest.setter
+    def latest(self, int64_t offset):
+        self.c.map.latest = offset
+
+    def counts(self):
+        """What was read and written so far, by the names of ``CLEANED_FIELDS``."""
+        return dict(zip(CLEANED_FIELDS, (
+            self.c.done.mapped_records, self.c.done.records_read, self.c.done.records_written, self.c.done.bytes_read,
+            self.c.done.bytes_written, self.c.done.without_key, self.c.done.superseded, self.c.done.tombstones,
+            self.c.done.aborted, self.c.done.markers, self.c.done.kept_tombstones, self.c.done.kept_markers,
+            self.c.done.unmapped, self.c.done.rewritten, self.c.done.emptied,
+        )))
+
+    def begin(self):
+        """Forget all transactions and producers: a walk begins at the first entry."""
+        kts_forget_producers(&self.c.producers)
+
+    def add_aborted(self, transactions):
+        """Take aborted transactions, (producer id, first, last, last stable offset); they may be known."""
+        cdef Aborted one
+        for one.producer, one.first, one.last, one.stable in transactions:
+            if one.producer < 0:
+                raise ValueError(f"transactions: expected producer ids of 0 or more, found {one.producer}")
+            if kts_add_aborted(&self.c.producers, &one, 1):
+                raise MemoryError()
+
+    def know_producers(self, producers):
+        """Take the producers that the log knows now, (id, epoch, offset of the last record or -1)."""
+        kts_no_active_producers(&self.c.producers)
+        for number, epoch, last in producers:
+            if number >= 0 and kts_add_active_producer(&self.c.producers, number, epoch, last):
+                raise MemoryError()
+
+    def keep_deletes(self, bint kept):
+        """Whether tombstones of magic 0 and 1 stay."""
+        self.c.keep_deletes = kept
+
+    def map(self, buf):
+        """Put the keys of entries into the map: (bytes of the entries that are done, whether the map is full).
+
+        Raises
+        ------
+        CorruptRecordError, DecompressionLimitError
+        """
+        cdef int64_t at = 0
+        cdef int status = self.walk(buf, True, &at)
+        return at, status == KTS_FULL
+
+    def filter(self, buf):
+        """Write entries without the records that may go, for ``take``. Returns the bytes of the entries that are done.
+
+        Raises
+        ------
+        CorruptRecordError, DecompressionLimitError
+        KtsError
+            The last message of magic 0 or 1 has no record to keep.
+        """
+        cdef int64_t at = 0
+        self.walk(buf, False, &at)
+        return at
+
+    cdef int walk(self, buf, bint mapping, int64_t* at) except -1:
+        cdef HeldBuffer source = held_buffer(buf)
+        cdef const uint8_t* p = <const uint8_t*> source.view.buf
+        cdef int64_t n = source.view.len
+        cdef CEntry e
+        cdef Err err
+        cdef int status = KTS_OK
+        while status != KTS_END and status != KTS_FULL:
+            with nogil:
+                while True:
+                    if mapping:
+                        status = kts_map_entries(&self.c, p, n, at, &e, &err)
+                    else:
+                        status = kts_filter_entries(&self.c, p, n, at, &e, &err)
+                    if status != KTS_INFLATE or not needs_no_lock(&e, self.limit):
+                        break
+                    self.inflater.run_free(&e, self.limit, True)
+                    status = self.inflated(mapping, &e, at, &err)
+                    if status != KTS_OK:
+                        break
+            if status == KTS_INFLATE:
+                self.inflater.run(&e, self.limit)
+                with nogil:
+                    status = self.inflated(mapping, &e, at, &err)
+            if status == KTS_FAILED:
+                raise self.failure(&err)
+            if status == KTS_STOP:
+                self.compress(&e)
+        return status
+
+    cdef int inflated(self, bint mapping, const CEntry* e, int64_t* at, Err* err) noexcept nogil:
+        if mapping:
+            return kts_map_inflated(&self.c, e, self.inflater.out, self.inflater.out_size, at, err)
+        return kts_filter_inflated(&self.c, e, self.inflater.out, self.inflater.out_size, at, err)
+
+    cdef object failure(self, Err* err):
+        error = error_of(err)
+        if err.reason == KTS_EMPTIED:
+            return errors.KtsError(error.message, position=error.position, offset=error.offset)
+        return error
+
+    cdef int compress(self, const CEntry* e) except -1:
+        """Write the entry that was filtered last, with its codec."""
+        cdef int status
+        cdef bytes packed
+        known = self.compressors.get((e.codec, e.magic))
+        if known is None:
+            known = self.compressors[e.codec, e.magic] = compression.compressor(e.codec, e.magic, None)
+        packed = known(PyMemoryView_FromMemory(<char*> self.c.body.p, self.c.body_end, PyBUF_READ))
+        status = kts_put_compressed(&self.c, <const uint8_t*> PyBytes_AS_STRING(packed), PyBytes_GET_SIZE(packed))
+        if status == KTS_HUGE:
+            raise errors.KtsError(f"the {PyBytes_GET_SIZE(packed)} bytes of the compressed records do not fit an entry",
+                                  position=e.position, offset=e.offset)
+        if status == KTS_FAILED:
+            raise MemoryError()
+        return 0
+
+    def take(self):
+        """What was written since the last call, as a view that the next ``filter`` makes invalid."""
+        size, self.c.out_end = self.c.out_end, 0
+        if not size:
+            return memoryview(b"")
+        return PyMemoryView_FromMemory(<char*> self.c.out.p, size, PyBUF_READ)
+
+    def listed(self):
+        """The aborted transactions whose markers were kept since the last call, as for ``add_aborted``."""
+        cdef const Aborted* one = <const Aborted*> self.c.listed.p
+        cdef int64_t i
+        found = [(one[i].producer, one[i].first, one[i].last, one[i].stable) for i in range(self.c.listed_count)]
+        self.c.listed_count = 0
+        return found

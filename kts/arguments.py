@@ -10,6 +10,7 @@ INT16_MAX = 2**15 - 1
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 2**20  # of one batch or wrapper message
+DEDUPE_BUFFER_BYTES = 128 * 2**20  # log.cleaner.dedupe.buffer.size
 MOST_THREADS = 256  # of a scan
 
 

@@ -298,6 +298,36 @@ class Behaviour:
         False, "A search by time over the wire may answer the end that consumers see.", "KafkaApis (0.10.2)"
     )
 
+    stable_at_batch_base: bool = rule(
+        False,
+        "A transaction that is open since before the log start offset holds the last stable offset at the base of the "
+        "batch there; otherwise at the log start offset.",
+        "UnifiedLog.maybeIncrementFirstUnstableOffset (4.3)",
+    )
+
+    # the cleaner
+    maps_from_index: bool = rule(
+        False,
+        "The offset map of a segment is read from the index entry before the first dirty offset: an ABORT that lies "
+        "before that is not met.",
+        "Cleaner.buildOffsetMapForSegment",
+    )
+    aborts_above_start: bool = rule(
+        False,
+        "To the cleaner, a transaction whose ABORT lies below the log start offset did not abort.",
+        "UnifiedLog.collectAbortedTransactions",
+    )
+    checks_cleaned_entries: bool = rule(
+        True, "An entry with a wrong CRC ends a pass of the cleaner.", "Cleaner.cleanInto"
+    )
+    keeps_last_message: bool = rule(
+        True,
+        "The last message of a pass stays if it has magic 0 or 1 and none of its records would; otherwise the pass "
+        "fails.",
+        "MemoryRecords.filterTo",
+    )
+    removes_failed_pass: bool = rule(True, "A pass that fails leaves no files.", "Cleaner.cleanSegments")
+
     # start-up
     splits_segments: bool = rule(
         True, "A segment with offsets that do not fit is split.", "LocalLog.splitOverflowedSegment"
@@ -413,6 +443,11 @@ _OF_EACH_RELEASE = {
     "compares_early_times": True,
     "seeks_greatest_in_all": False,
     "fails_at_damage": True,
+    "maps_from_index": True,
+    "aborts_above_start": True,
+    "checks_cleaned_entries": False,
+    "keeps_last_message": False,
+    "removes_failed_pass": False,
     "makes_missing_indexes": False,
     "checks_transaction_indexes": False,
     "requires_rising_offsets": False,
@@ -501,7 +536,9 @@ RELEASES = {
             "ends_emptied_groups": False,
             "tells_of_future_segments": True,
         },
-        _OF_EACH_RELEASE | _SINCE_3_9 | {"searches_by_base_offset": True, "makes_index_before_roll": True},
+        _OF_EACH_RELEASE
+        | _SINCE_3_9
+        | {"searches_by_base_offset": True, "makes_index_before_roll": True, "stable_at_batch_base": True},
     ),
 }
 GENERATIONS = tuple(RELEASES)
@@ -758,6 +795,47 @@ DIFFERENCES = (
         "its index entry is removed",
         "stays, and points beyond the end",
         ("removes_cut_entry",),
+    ),
+    Difference(
+        "the last stable offset of a transaction that is open since before the log start offset",
+        "the log start offset",
+        "4.3: below it, the base of the batch that holds it",
+        ("stable_at_batch_base",),
+    ),
+    Difference(
+        "the cleaner begins inside a segment, behind an ABORT",
+        "the transaction is known as aborted up to there",
+        "the producer's committed records count as aborted, and an older value may come back",
+        ("maps_from_index",),
+    ),
+    Difference(
+        "the cleaner and a transaction whose ABORT lies below the log start offset",
+        "aborted",
+        "its records count, and hide older values",
+        ("aborts_above_start",),
+    ),
+    Difference(
+        "a wrong CRC in what the cleaner reads",
+        "the pass ends with an error; segments that are not replaced yet stay",
+        "the batch is copied, or rewritten with a right CRC",
+        ("checks_cleaned_entries",),
+    ),
+    Difference(
+        "a pass of the cleaner that ends at messages of magic 0 or 1 of which nothing would stay",
+        "they stay, until more is cleaned",
+        "the pass fails, and the partition is cleaned no more",
+        ("keeps_last_message",),
+    ),
+    Difference(
+        "what a failed pass of the cleaner leaves",
+        "nothing",
+        "its `.cleaned` files, up to the next start",
+        ("removes_failed_pass",),
+    ),
+    Difference(
+        "two keys with the same MD5",
+        "are two: the cleaner hashes keys with a secret",
+        "the later one hides the earlier, which is removed",
     ),
     Difference(
         "leader epoch older than the newest",

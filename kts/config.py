@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cached_property, wraps
+from math import isnan
 from typing import Any, NamedTuple, TypeVar
 
 from .arguments import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
@@ -32,6 +33,8 @@ FORMAT_VERSIONS = tuple(_FORMATS)
 FORMAT_OF_MAGIC = {magic: name for name, (_, magic) in _FORMATS.items()}  # the newest message format version of each
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_DOUBLE = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?|NaN|Infinity)", re.ASCII)
+_HEX_DOUBLE = re.compile(r"([+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[dDfF]?")
 
 
 class _Limits(NamedTuple):
@@ -59,6 +62,7 @@ _INTEGERS = {
     "flush_messages": _Limits(),
     "flush_ms": _Limits(),
     "min_insync_replicas": _Limits(1, INT32_MAX),
+    "min_compaction_lag_ms": _Limits(),
     "max_compaction_lag_ms": _Limits(1),
 }
 _BOOLEANS = ("preallocate", "message_downconversion_enable", "allow_negative_timestamps")
@@ -90,7 +94,9 @@ _OTHER_NAMES = {
     "log.flush.interval.messages": _Other("flush_messages", _Limits(1)),
     "log.segment.delete.delay.ms": _Other("file_delete_delay_ms"),
     "log.cleaner.delete.retention.ms": _Other("delete_retention_ms"),
+    "log.cleaner.min.compaction.lag.ms": _Other("min_compaction_lag_ms"),
     "log.cleaner.max.compaction.lag.ms": _Other("max_compaction_lag_ms", _Limits(1)),
+    "log.cleaner.min.cleanable.ratio": _Other("min_cleanable_dirty_ratio"),
     "message.max.bytes": _Other("max_message_bytes", _INTEGERS["max_message_bytes"]),
 }
 for _name in (
@@ -108,13 +114,12 @@ DIFFERENCE_NAMES = (DIFFERENCE, f"log.{DIFFERENCE}", *KIP_32_NAMES)
 _DECIDED = {"message.timestamp.after.max.ms", "message.format.version"}
 DECIDED = frozenset({*_DECIDED, *(f"log.{name}" for name in _DECIDED), *DIFFERENCE_NAMES})
 
-# Topic settings for cleaning, replication, tiers and codec levels: accepted, without effect.
+# Topic settings for replication, tiers and codec levels: accepted, without effect.
 WITHOUT_EFFECT = frozenset(
-    "min.compaction.lag.ms min.cleanable.dirty.ratio unclean.leader.election.enable compression.gzip.level "
-    "compression.lz4.level compression.zstd.level leader.replication.throttled.replicas remote.log.copy.disable "
-    "follower.replication.throttled.replicas remote.storage.enable remote.log.delete.on.disable local.retention.ms "
-    "local.retention.bytes log.cleaner.min.compaction.lag.ms log.cleaner.min.cleanable.ratio log.local.retention.ms "
-    "log.local.retention.bytes".split()
+    "unclean.leader.election.enable compression.gzip.level compression.lz4.level compression.zstd.level "
+    "leader.replication.throttled.replicas follower.replication.throttled.replicas remote.storage.enable "
+    "remote.log.copy.disable remote.log.delete.on.disable local.retention.ms local.retention.bytes "
+    "log.local.retention.ms log.local.retention.bytes".split()
 )
 
 # --- settings that an extension of the log adds -----------------------------------------------------
@@ -251,7 +256,9 @@ class LogConfig:
     flush_ms: int = INT64_MAX
     min_insync_replicas: int = 1
     message_downconversion_enable: bool = True
+    min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = INT64_MAX
+    min_cleanable_dirty_ratio: float = 0.5
     allow_negative_timestamps: bool = False
     message_timestamp_missing: str = "accept"
     added: tuple[tuple[str, Any], ...] = ()
@@ -321,7 +328,7 @@ class LogConfig:
             Values as text or as Python values; None is "not set". A topic's name takes precedence over a broker's, ms
             over minutes, minutes over hours. ``max.message.time.difference.ms`` (a broker's begins with ``log.``) is
             KIP-32's name of the difference limit, refused beside Kafka's name with another value.
-            Settings for cleaning, replication, tiers and codec levels are ignored. So is a broker's
+            Settings for replication, tiers and codec levels are ignored. So is a broker's
             ``log.message.timestamp.missing`` that a topic cannot have: its format has no timestamps, or the value is a
             time before 1970 and the topic's own ``allow.negative.timestamps`` is false. What a LogConfig has as the
             default of its release becomes that of another one.
@@ -542,6 +549,8 @@ def _parsed(name: str, key: str, value: Any, behaviour: Behaviour, limits: _Limi
         return value
     if name == "message_timestamp_missing":
         return _missing(key, value)
+    if name == "min_cleanable_dirty_ratio":
+        return _ratio(key, value)
     if name == "cleanup_policy":
         listed = parse_names(key, value, behaviour)
         if any(policy not in POLICIES for policy in listed):
@@ -564,6 +573,22 @@ def _missing(key: str, value: Any) -> str:
         return str(parse_integer(key, value, INT64_MIN, INT64_MAX))
     except ValueError:
         raise ValueError(f"{key}: expected {', '.join(MISSING)} or a time in ms, found {value!r}") from None
+
+
+def _ratio(key: str, value: Any) -> float:
+    number = parse_double(value.strip()) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise ValueError(f"{key}: expected a number, found {value!r}")
+    if not (isnan(number) or 0 <= number <= 1):  # Kafka takes NaN, and then the cleaner never begins by itself
+        raise ValueError(f"{key}: expected 0 to 1, found {value!r}")
+    return float(number)
+
+
+def parse_double(text: str) -> float | None:
+    """A number as Java's ``Double`` parses it; None for other text."""
+    if (found := _HEX_DOUBLE.fullmatch(text)) is not None:
+        return float.fromhex(found[1])
+    return float(text.rstrip("dDfF")) if _DOUBLE.fullmatch(text) else None
 
 
 def parse_names(key: str, value: Any, behaviour: Behaviour = DEFAULT) -> list[str]:

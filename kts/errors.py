@@ -383,6 +383,9 @@ REASONS = {
     "NESTED": Reason("inner message is compressed itself (codec {a})", _CORRUPT, _INVALID),
     "COMPRESSED": Reason("compression codec {a} in a set that is not compressed, expected 0", None, _UNKNOWN),
     "INNER_CRC": Reason("inner message CRC is {b:08x}, expected the stored {a:08x}", _CORRUPT, _CORRUPT),
+    "EMPTIED": Reason(
+        "no record of the last message that was cleaned stays, and magic {a} has no empty batches", _UNKNOWN, None
+    ),
     # policy: the set, then what is wrong with one record
     "POLICY": Reason("{n} records are refused, the first: record {record}: {first}", None, _INVALID),
     "NO_KEY": Reason("no key, and the topic is compacted", None, _INVALID),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -66,6 +67,47 @@ class Appended(NamedTuple):
     last_offset: int
     entries: int
     max_timestamp_ms: int
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What a pass of the cleaner did, or why there was none.
+
+    Attributes
+    ----------
+    reason : str or None
+        Why nothing, or not everything, was cleaned; None after a whole pass.
+    first_dirty_offset : int
+        Where the part began that was not cleaned before.
+    next_dirty_offset : int
+        Where it begins now.
+    keys : int
+        Keys of the offset map.
+    segments_before, segments_after, bytes_before, bytes_after : int
+        Of the segments that were cleaned.
+    records_before, records_after : int
+        Records in them, markers of transactions included.
+    removed : dict
+        Records that went: ``superseded`` by a later one of their key, ``tombstones`` after their delete horizon,
+        ``aborted`` with their transaction, ``markers`` of transactions, and those ``without_key``.
+    kept : dict
+        What stays though it could go one day: ``tombstones`` and ``markers`` until their delete horizon, records
+        ``unmapped`` because the offset map was full, and batches ``emptied`` that hold a producer's last sequence, or
+        the end of what was cleaned.
+    """
+
+    reason: str | None
+    first_dirty_offset: int
+    next_dirty_offset: int
+    keys: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    records_before: int = 0
+    records_after: int = 0
+    removed: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, int] = field(default_factory=dict)
 
 
 def uuid_text(uuid: bytes) -> str:

@@ -34,6 +34,7 @@ INTEGERS = {
     "flush.messages": (LONG_MAX, 0, 1, LONG_MAX),
     "flush.ms": (LONG_MAX, 0, 0, LONG_MAX),
     "min.insync.replicas": (1, 1, 1, INT_MAX),
+    "min.compaction.lag.ms": (0, 0, 0, LONG_MAX),
     "max.compaction.lag.ms": (LONG_MAX, 1, 1, LONG_MAX),
     "time.index.interval.ms": (60000, 1, 1, LONG_MAX),  # KIP-33's, not Kafka's
 }
@@ -42,6 +43,7 @@ OTHERS = {
     "message.format.version": None,
     "compression.type": "producer",
     "cleanup.policy": "delete",
+    "min.cleanable.dirty.ratio": 0.5,
     "preallocate": False,
     "message.downconversion.enable": True,
     "allow.negative.timestamps": False,
@@ -405,9 +407,24 @@ def test_wrong_types_are_named() -> None:
 
 
 def test_what_a_log_has_no_use_for_is_passed_over_whatever_its_value() -> None:
-    brokers = ["min.cleanable.dirty.ratio", "unclean.leader.election.enable", "remote.storage.enable"]
-    brokers += ["min.compaction.lag.ms", "local.retention.ms", "leader.replication.throttled.replicas"]
+    brokers = ["unclean.leader.election.enable", "remote.storage.enable", "compression.gzip.level"]
+    brokers += ["local.retention.ms", "leader.replication.throttled.replicas"]
     assert LogConfig.of(dict.fromkeys(brokers, "x") | {"segment.ms": 7}) == LogConfig.of({"segment.ms": 7})
+
+
+def test_the_dirty_ratio_is_a_number_as_java_writes_it() -> None:
+    name = "min.cleanable.dirty.ratio"
+    for text, number in {"0.25": 0.25, " 1 ": 1, ".5d": 0.5, "0x1p-1": 0.5, "5e-1F": 0.5, "1.": 1}.items():
+        assert LogConfig.of({name: text}).min_cleanable_dirty_ratio == number
+        assert LogConfig.of({"log.cleaner.min.cleanable.ratio": text}).min_cleanable_dirty_ratio == number
+    assert LogConfig.of({name: 0}).min_cleanable_dirty_ratio == 0
+    assert LogConfig.of({name: "NaN"}).min_cleanable_dirty_ratio != 0  # no ratio is above it
+    for wrong in ("x", "", "1_0", "0x1", True, None.__class__):
+        with pytest.raises(ValueError, match=f"^{name}: expected a number, found "):
+            LogConfig.of({name: wrong})
+    for wrong in ("1.01", "-0.1", 2, "Infinity"):
+        with pytest.raises(ValueError, match=f"^{name}: expected 0 to 1, found "):
+            LogConfig.of({name: wrong})
 
 
 def test_every_topic_configuration_of_the_golden_brokers_is_taken() -> None:

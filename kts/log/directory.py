@@ -15,6 +15,7 @@ from kts.segment.locks import FileLock, new_in_children
 from kts.segment.magic_checkpoint import MagicCheckpoint, NotedMagics
 from kts.segment.names import (
     CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
@@ -27,7 +28,7 @@ from kts.store.source import files
 from kts.times import wall_clock
 
 LOCK = ".lock"
-CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS)
+CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS, CLEANER_OFFSETS)
 CONTROLLER = "__cluster_metadata"  # the controller's own log, which it recovers at every start
 
 _changes = threading.RLock()
@@ -223,6 +224,11 @@ class LogDirectory:
         with _changes:
             _open[self._key].forget(partitions)
 
+    def forget_cleaned(self, topic: str, partition: int) -> None:
+        """Remove a partition from the cleaner's checkpoint: other segments take the place of those it cleaned."""
+        with _changes:
+            _open[self._key].set(CLEANER_OFFSETS, (topic, partition), None)
+
     def forget_strays(self) -> None:
         """Remove the partitions without a directory: a process deleted them and died before it wrote the files."""
         with _changes:
@@ -360,6 +366,17 @@ class PartitionEntry:
             shared = _open[self._key]
             shared.checksums.replace(self.topic, self.partition, indexes)
             shared.magics.replace(self.topic, self.partition, magics)
+            shared.write_unless_collecting()
+
+    def forget_closed(self, bases: Collection[int]) -> None:
+        """Remove the index checksums and magics of segments whose files are about to be replaced."""
+        with _changes:
+            shared, key = _open[self._key], (self.topic, self.partition)
+            sealed, noted = shared.checksums.of(*key), shared.magics.of(*key)
+            if not (sealed.keys() | noted.keys()) & set(bases):
+                return
+            shared.checksums.replace(*key, {base: one for base, one in sealed.items() if base not in bases})
+            shared.magics.replace(*key, {base: one for base, one in noted.items() if base not in bases})
             shared.write_unless_collecting()
 
     def malformed(self) -> dict[str, tuple[str, str]]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from kts.arguments import INT32_MAX, INT64_MAX, INT64_MIN, boolean, integer, optional_offset
+from kts.arguments import DEDUPE_BUFFER_BYTES, INT32_MAX, INT64_MAX, INT64_MIN, boolean, integer, optional_offset
 from kts.behaviour import one_release
 from kts.codec.layout import Entries
 from kts.codec.rows import AnyRows, RowSet, encode_rows
@@ -37,7 +37,8 @@ from kts.errors import (
     RecordBatchTooLargeError,
     UnsupportedVersionError,
 )
-from kts.log import listeners, policies, view
+from kts.log import cleaner, listeners, policies, view
+from kts.log.cleaner import LOAD_FACTOR, Cleanable, CleanedLog, CleaningPass
 from kts.log.deletions import DeletionQueue
 from kts.log.directory import PartitionEntry
 from kts.log.epochs import LeaderEpochs
@@ -47,7 +48,7 @@ from kts.log.policies import LogFacts, RetentionPolicy, SegmentFacts
 from kts.log.readers_writer_lock import ReadersWriterLock
 from kts.log.recovery import LogLoader, open_segment
 from kts.log.view import Fetched, Sliced, View
-from kts.model import NO_TIMESTAMP, Appended, TimestampOffset
+from kts.model import NO_TIMESTAMP, Appended, Cleaned, TimestampOffset
 from kts.options import takes
 from kts.segment import checkpoints, search
 from kts.segment.entries import decoded
@@ -57,6 +58,7 @@ from kts.segment.log_segment import LogSegment
 from kts.segment.magic_checkpoint import NotedMagics
 from kts.segment.magics import UNREAD
 from kts.segment.names import (
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
     LOG_START_OFFSETS,
@@ -107,9 +109,9 @@ PUBLIC = (
     *("path", "topic", "partition", "topic_id", "config", "release", "generation", "shipped", "recovered", "closed"),
     *("append", "append_rows", "append_as_follower", "read", "scan", "offset_for_timestamp", "max_timestamp"),
     *("segments", "log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset", "recovery_point"),
-    *("leader_epochs", "producers", "size_bytes", "roll", "roll_if_due", "delete_old_segments", "truncate_to"),
-    *("truncate_fully_and_start_at", "advance_log_start_offset", "advance_high_watermark", "begin_leader_epoch"),
-    *("reconfigure", "flush", "checkpoint", "close"),
+    *("leader_epochs", "producers", "size_bytes", "roll", "roll_if_due", "delete_old_segments", "clean"),
+    *("truncate_to", "truncate_fully_and_start_at", "advance_log_start_offset", "advance_high_watermark"),
+    *("begin_leader_epoch", "reconfigure", "flush", "checkpoint", "close"),
 )
 
 
@@ -226,7 +228,10 @@ class Log:
         self._failure: str | None = None
         self._lock: threading.RLock
         self._readers: ReadersWriterLock
-        new_in_children(self, _lock=threading.RLock, _readers=ReadersWriterLock)
+        self._cleaning: threading.Lock  # during a pass of the cleaner
+        new_in_children(self, _lock=threading.RLock, _readers=ReadersWriterLock, _cleaning=threading.Lock)
+        self._truncations = 0
+        self._closing = False
         self._deletions = DeletionQueue()
         self.tell: Callable[[str, str], object] | None = None  # takes what is told once, and its text, for a warning
         self._told: set[str] = set()
@@ -280,6 +285,8 @@ class Log:
             self.recovered.append(Recovered(metadata, 0, 0, why, 0))
         if self.topic_id is not None and checkpoints.read_topic_id(self.path) is None:
             checkpoints.write_topic_id(self.path, self.topic_id)
+        if (self._entry.checkpoint(CLEANER_OFFSETS) or 0) > self._end:  # records that come there now are dirty
+            self._entry.write_checkpoint(CLEANER_OFFSETS, None)
         self._high_watermark = None if high_watermark is None else min(max(high_watermark, self._log_start), self._end)
         self._publish()
         self._last_flush = self._last_checkpoint = now
@@ -382,7 +389,15 @@ class Log:
         """First offset of the earliest open transaction, else the high watermark."""
         unstable = self._producers.first_unstable_offset
         mark = self.high_watermark
-        return mark if unstable is None else min(mark, max(unstable, self._view.log_start_offset))
+        if unstable is None:
+            return mark
+        seen = self._view
+        if unstable < seen.log_start_offset:
+            unstable = seen.log_start_offset
+            if self.behaviour.stable_at_batch_base:
+                holds = seen.segments[max(bisect_right(seen.bases, unstable) - 1, 0)].translate_offset(unstable)
+                unstable = unstable if holds is None else holds.base_offset
+        return min(mark, unstable)
 
     @property
     def size_bytes(self) -> int:
@@ -970,6 +985,161 @@ class Log:
             with self._close_if_in_doubt(), self._readers.excluded():
                 self._deletions.sweep(now_ms)
 
+    # --- compaction -------------------------------------------------------------------------------
+
+    def clean(
+        self,
+        now_ms: int | None = None,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
+        load_factor: float = LOAD_FACTOR,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> Cleaned:
+        """Compact the log as Kafka's cleaner does: keep the last record of each key below the active segment.
+
+        Parameters
+        ----------
+        now_ms : int, optional
+            The time in ms; None is the log's clock.
+        force : bool
+            Also if ``min.cleanable.dirty.ratio`` is not reached. The other rules stay: the active segment, open
+            transactions, ``min.compaction.lag.ms``, and tombstones until ``delete.retention.ms`` after the first pass.
+        dry_run : bool
+            Count what would go, and change nothing.
+        dedupe_buffer_bytes : int
+            The most memory for the map of keys to offsets (``log.cleaner.dedupe.buffer.size``), 24 bytes a key. More
+            keys need more passes.
+        load_factor : float
+            The part of the map that may be in use (``log.cleaner.io.buffer.load.factor``).
+        on_progress : callable, optional
+            Told the bytes that were read since the last call, twice for the dirty part of the log.
+
+        Returns
+        -------
+        Cleaned
+            What was done; ``reason`` says why nothing was.
+
+        Raises
+        ------
+        CorruptRecordError, CorruptIndexError
+            Damage in a segment: it and what follows stay as they are.
+        LogStorageError
+            The disk failed.
+
+        Notes
+        -----
+        Appends and reads go on meanwhile, and a second call waits. A crash leaves each group of segments old or new. If
+        segments are truncated or deleted meanwhile, the pass ends.
+
+        Source: LogCleaner (3.9), KIP-58, KIP-354, KIP-534.
+        """
+        with self._cleaning:
+            with self._lock:
+                self._check_open()
+                now = self._clock() if now_ms is None else integer("now_ms", now_ms, 0)
+                plan = self._cleanable(now)
+                if plan.resets_checkpoint and self.config.compacted and not dry_run:
+                    with self._close_if_in_doubt():
+                        self._entry.write_checkpoint(CLEANER_OFFSETS, plan.first_dirty_offset)
+                reason = plan.why_not(self.config)
+                if not self.config.compacted:
+                    reason = "cleanup.policy has no compact"
+                elif boolean("force", force) and plan.cleanable_bytes:
+                    reason = None
+                if reason is not None:
+                    return Cleaned(reason, plan.first_dirty_offset, plan.first_dirty_offset)
+                truncations = self._truncations
+                seen = CleanedLog(self._view.segments, self.log_start_offset, self._copied_producers, self._check_pass)
+                run = CleaningPass(
+                    *(seen, plan, self.config, self.behaviour, now),
+                    *(dedupe_buffer_bytes, load_factor, on_progress),
+                )
+            return self._run(run, truncations, dry_run)
+
+    def _cleanable(self, now_ms: int) -> Cleanable:
+        known = self._entry.checkpoint(CLEANER_OFFSETS)
+        return cleaner.cleanable(
+            self._view.segments,
+            self.log_start_offset,
+            self._end,
+            self.last_stable_offset,
+            known,
+            self.config,
+            now_ms,
+        )
+
+    def _copied_producers(self) -> list[ProducerStateEntry]:
+        with self._lock:
+            return self.producers()
+
+    def _check_pass(self) -> None:
+        """End a pass of the cleaner if the log is closed or about to be."""
+        if self._closing or self.closed:
+            raise cleaner.Interrupted
+
+    def _run(self, run: CleaningPass, truncations: int, dry_run: bool) -> Cleaned:
+        """A pass of the cleaner, each group of segments swapped in as it is done."""
+        reason, before, after = None, 0, 0
+        next_dirty = run.plan.first_dirty_offset
+        try:
+            run.map()
+            for group in run.groups():
+                if dry_run:
+                    run.filter(group, lambda _: None)
+                else:
+                    self._swap_in(run.make(self.path, group), group, truncations, run.now_ms)
+                before, after = before + len(group), after + 1
+            if not dry_run:
+                with self._lock:
+                    self._check_pass()
+                    if truncations != self._truncations:
+                        raise cleaner.Interrupted
+                    with self._close_if_in_doubt():
+                        self._entry.write_checkpoint(CLEANER_OFFSETS, run.cleaner.latest + 1)
+                next_dirty = run.cleaner.latest + 1
+        except cleaner.Interrupted:
+            reason = "the log was closed, or segments were truncated or deleted meanwhile"
+        finally:
+            if after and not dry_run and self._listeners:
+                with self._lock:
+                    if not self.closed:
+                        self._follow_anew()
+        return run.result(reason, next_dirty, after, before)
+
+    def _swap_in(self, new: LogSegment, old: Sequence[LogSegment], truncations: int, now_ms: int) -> None:
+        """Put a cleaned segment in the place of those that it was made of; a crash leaves these or that."""
+        with self._lock:
+            segments = self._view.segments
+            there = set(map(id, segments[:-1]))
+            if self._closing or self.closed or truncations != self._truncations or not there.issuperset(map(id, old)):
+                new.abandon()
+                if not self.closed:  # otherwise another process may have the directory
+                    cleaner.remove_cleaned(self.path, new.base_offset)
+                raise cleaner.Interrupted
+            delay = self.config.file_delete_delay_ms
+            with self._close_if_in_doubt():
+                self._entry.forget_closed([segment.base_offset for segment in old])
+                new.change_file_suffixes(cleaner.CLEANED, ".swap")
+                local.sync_directory(self.path)  # from here on a start takes the new segment
+                with self._readers.excluded():
+                    for segment in old:
+                        segment.change_file_suffixes("", ".deleted")
+                        segment.abandon()
+                        self._deletions.add(now_ms, delay, segment.delete)
+                    local.sync_directory(self.path)
+                    new.change_file_suffixes(".swap", "")
+                    new.on_corrupt_index = self._corrupt_indexes.append
+                    gone = set(map(id, old[1:]))
+                    kept = (new if segment is old[0] else segment for segment in segments if id(segment) not in gone)
+                    self._publish(tuple(kept))
+                for segment in old[1:]:
+                    for path in self._producers.removed(segment.base_offset):
+                        self._deletions.add(now_ms, delay, partial(files.remove, path, missing_ok=True))
+                local.sync_directory(self.path)
+                self._delete_due(now_ms)
+
     # --- truncation -------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
@@ -991,7 +1161,7 @@ class Log:
                 return True
             now = self._clock()
             with self._close_if_in_doubt(), self._readers.excluded():
-                self._lower_recovery_point(offset)
+                self._lower_checkpoints(offset)
                 later = [segment for segment in self._view.segments if segment.base_offset > offset]
                 self._remove(later[::-1], now)
                 active = self._view.segments[-1]
@@ -1015,7 +1185,7 @@ class Log:
             self._check_open()
             now = self._clock()
             with self._close_if_in_doubt(), self._readers.excluded():
-                self._lower_recovery_point(offset)
+                self._lower_checkpoints(offset)
                 gone = self._view.segments
                 self._rename_deleted(gone[::-1], now)
                 new = open_segment(self.path, offset, self.config, self.behaviour, now)
@@ -1026,7 +1196,10 @@ class Log:
                 self._publish((new,))
                 self._after_truncation(now)
 
-    def _lower_recovery_point(self, offset: int) -> None:
+    def _lower_checkpoints(self, offset: int) -> None:
+        self._truncations += 1
+        if (self._entry.checkpoint(CLEANER_OFFSETS) or 0) > offset:  # or what follows would count as clean
+            self._entry.write_checkpoint(CLEANER_OFFSETS, offset)
         if offset < self.recovery_point:
             self.recovery_point = offset
             self._entry.write_checkpoint(RECOVERY_POINTS, offset)
@@ -1373,7 +1546,8 @@ class Log:
         if self._process != os.getpid():  # in a fork of the process that opened it
             return
         self._repair()
-        with self._lock:
+        self._closing = True  # a pass of the cleaner ends at its next piece
+        with self._cleaning, self._lock:
             if self.closed:
                 return
             with self._close_if_in_doubt(), self._readers.excluded():

@@ -201,7 +201,8 @@ class LogLoader:
             if name.transition != ".swap" or file in late:
                 continue
             kept = self.behaviour.keeps_swapped_indexes or name.suffix not in BOTH_INDEXES
-            if name.base_offset not in bases or not kept:
+            has_log = name.base_offset in bases or f"{name.base_offset:020d}.log" in names  # which was renamed first
+            if not (has_log and kept):
                 self._remove(file, "a swapped index that has to be rebuilt")
             else:
                 renamed.append(file)

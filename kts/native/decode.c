@@ -271,26 +271,6 @@ static const uint8_t *usual_messages(const struct kts_pass *d, struct kts_slab *
     return r.latest;
 }
 
-/* Reads the header and body of the inner message at e->p, which has e->size bytes: KTS_OK or KTS_FAILED. */
-static int inner_message(const struct kts_pass *d, struct kts_entry *e, struct kts_error *err) {
-    const int64_t stated = e->size - KTS_OVERHEAD;
-    e->magic = e->p[KTS_MAGIC_AT];
-    if (kts_check_magic((int8_t)e->magic, 1, err) != KTS_OK) {
-        if (err->reason == KTS_BAD_MAGIC)
-            err->reason = KTS_UNKNOWN_INNER_MAGIC;
-        return KTS_FAILED;
-    }
-    if (e->magic == 1 && stated < KTS_V1_LEAST)
-        return kts_fail(err, KTS_SHORT_INNER, stated, KTS_V1_LEAST);
-    kts_message_header(e);
-    if (e->codec)
-        return kts_fail(err, KTS_NESTED, e->codec, 0);
-    if (d->verify && !kts_crc_ok(e, err))
-        return kts_fail(err, KTS_INNER_CRC, err->a, err->b);
-    e->offset = kts_i64(e->p);
-    return kts_message_body(e->p + (e->magic ? KTS_V1_KEY_AT : KTS_V0_KEY_AT), e->p + e->size, e, err);
-}
-
 /* Appends the inner messages at p[0:n] of wrapper e (AbstractLegacyRecordBatch.DeepRecordsIterator): KTS_OK or
  * KTS_FAILED. */
 static int read_wrapper(const struct kts_pass *d, struct kts_slab *s, const struct kts_entry *e, const uint8_t *p,
@@ -319,7 +299,7 @@ static int read_wrapper(const struct kts_pass *d, struct kts_slab *s, const stru
         err->record = s->rows - first;
         if (status == KTS_FAILED)
             return kts_fail(err, KTS_SHORT_INNER, stated, KTS_V0_LEAST);
-        if (inner_message(d, &inner, err) || put_message(d, s, &inner, e, end, err))
+        if (kts_inner_message(&inner, d->verify, err) || put_message(d, s, &inner, e, end, err))
             return KTS_FAILED;
         last = inner.offset;
         inner.p += inner.size;
@@ -343,21 +323,6 @@ static int read_wrapper(const struct kts_pass *d, struct kts_slab *s, const stru
 
 /* --- the walk -------------------------------------------------------------------------------------------- */
 
-/* Checks an entry after its header was read, as far as possible without decompressing it. */
-static int check_entry(const struct kts_pass *d, struct kts_entry *e, struct kts_error *err) {
-    if (e->codec > KTS_LAST_CODEC)
-        return kts_fail(err, KTS_BAD_CODEC, e->codec, KTS_LAST_CODEC);
-    if (!kts_carries(e->magic, e->codec))
-        return kts_fail(err, KTS_WRAPPER_CODEC, e->codec, e->magic);
-    if (d->verify && !kts_crc_ok(e, err))
-        return kts_fail(err, KTS_BAD_CRC, err->a, err->b);
-    if (e->magic == 2)
-        return KTS_OK;
-    if (kts_message_body(e->p + (e->magic ? KTS_V1_KEY_AT : KTS_V0_KEY_AT), e->p + e->size, e, err))
-        return KTS_FAILED;
-    return e->codec && e->payload == NULL ? kts_fail(err, KTS_WRAPPER_NULL, 0, 0) : KTS_OK;
-}
-
 int kts_decode(struct kts_pass *d, struct kts_slab *s, int64_t stop, struct kts_entry *e, struct kts_error *err) {
     const uint8_t *const end = d->data + d->size, *p, *latest;
     int status;
@@ -375,7 +340,7 @@ int kts_decode(struct kts_pass *d, struct kts_slab *s, int64_t stop, struct kts_
         status = kts_next_entry(d->data, d->size, d->position, e, err);
         if (status != KTS_OK)
             return status;
-        if (check_entry(d, e, err))
+        if (kts_check_entry(e, d->verify, err))
             return KTS_FAILED;
         if (e->codec)
             return KTS_INFLATE;

@@ -183,6 +183,41 @@ static inline int kts_crc_ok(const struct kts_entry *e, struct kts_error *err) {
     return err->a == err->b;
 }
 
+/* Reads the header and body of the inner message at e->p, which has e->size bytes: KTS_OK or KTS_FAILED. */
+static inline int kts_inner_message(struct kts_entry *e, int verify, struct kts_error *err) {
+    const int64_t stated = e->size - KTS_OVERHEAD;
+    e->magic = e->p[KTS_MAGIC_AT];
+    if (kts_check_magic((int8_t)e->magic, 1, err) != KTS_OK) {
+        if (err->reason == KTS_BAD_MAGIC)
+            err->reason = KTS_UNKNOWN_INNER_MAGIC;
+        return KTS_FAILED;
+    }
+    if (e->magic == 1 && stated < KTS_V1_LEAST)
+        return kts_fail(err, KTS_SHORT_INNER, stated, KTS_V1_LEAST);
+    kts_message_header(e);
+    if (e->codec)
+        return kts_fail(err, KTS_NESTED, e->codec, 0);
+    if (verify && !kts_crc_ok(e, err))
+        return kts_fail(err, KTS_INNER_CRC, err->a, err->b);
+    e->offset = kts_i64(e->p);
+    return kts_message_body(e->p + (e->magic ? KTS_V1_KEY_AT : KTS_V0_KEY_AT), e->p + e->size, e, err);
+}
+
+/* Checks an entry after its header was read, as far as possible without decompressing it. */
+static inline int kts_check_entry(struct kts_entry *e, int verify, struct kts_error *err) {
+    if (e->codec > KTS_LAST_CODEC)
+        return kts_fail(err, KTS_BAD_CODEC, e->codec, KTS_LAST_CODEC);
+    if (!kts_carries(e->magic, e->codec))
+        return kts_fail(err, KTS_WRAPPER_CODEC, e->codec, e->magic);
+    if (verify && !kts_crc_ok(e, err))
+        return kts_fail(err, KTS_BAD_CRC, err->a, err->b);
+    if (e->magic == 2)
+        return KTS_OK;
+    if (kts_message_body(e->p + (e->magic ? KTS_V1_KEY_AT : KTS_V0_KEY_AT), e->p + e->size, e, err))
+        return KTS_FAILED;
+    return e->codec && e->payload == NULL ? kts_fail(err, KTS_WRAPPER_NULL, 0, 0) : KTS_OK;
+}
+
 static inline int64_t kts_last_offset(const struct kts_entry *e) { return kts_plus(e->offset, e->last_offset_delta); }
 
 /* -1, or the timestamp type: magic 0 has none. */

@@ -61,6 +61,7 @@
     REASON(NESTED)                                                                                                     \
     REASON(COMPRESSED)                                                                                                 \
     REASON(INNER_CRC)                                                                                                  \
+    REASON(EMPTIED)                                                                                                    \
     /* policy: the set, then what is wrong with one record */                                                          \
     REASON(POLICY)                                                                                                     \
     REASON(NO_KEY)                                                                                                     \

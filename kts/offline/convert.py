@@ -36,8 +36,12 @@ from kts.store.local import WritableFile
 from kts.store.protocol import Readable
 from kts.store.source import Source, files
 
-# Files of a log directory that also apply to the converted partitions. The .lock belongs to a process.
-BESIDE = (names.META_PROPERTIES, "bootstrap.checkpoint", names.CLEAN_SHUTDOWN, *CHECKPOINTS)
+# Files of a log directory that also apply to the converted partitions. The .lock belongs to a process, and what the
+# cleaner did since the segments were read is not in the copies.
+BESIDE = (
+    *(names.META_PROPERTIES, "bootstrap.checkpoint", names.CLEAN_SHUTDOWN),
+    *(name for name in CHECKPOINTS if name != names.CLEANER_OFFSETS),
+)
 PART = ".part"  # ends the name of a directory that is not complete
 LAST_READ_BYTES = 2**20
 

@@ -391,10 +391,12 @@ class _Target:
         """The names in it; none if it does not exist."""
         return self.source.names_in(folder) if self.source.directory_exists(folder) else []
 
-    def change(self, folder: str) -> None:
-        """Something is about to change: until the end, the directory is not as after a clean stop."""
-        if self.in_bucket:
+    def change(self, topic: str, partition: int) -> None:
+        """A partition is about to change: until the end, the directory is not as after a clean stop."""
+        if self._held is None:
             return
+        folder = self.folder(topic, partition)
+        self._held.forget_cleaned(topic, partition)
         if self._marked:
             files.remove(os.path.join(self.path, CLEAN_SHUTDOWN), missing_ok=True)
             local.sync_directory(self.path)
@@ -545,7 +547,7 @@ class _Partition:
         gone = self.superseded(plan, there)
         changed = bool(missing or gone or not names)
         if changed:
-            place.change(self.folder)
+            place.change(log.topic, log.partition)
         at_once = place.in_bucket or any(not one.segment.source.is_here for one in missing)
         with closing(_ahead(partial(self.stage, advance=not at_once), missing, at_once)) as staged:
             for one in plan:

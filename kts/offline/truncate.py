@@ -21,7 +21,13 @@ from kts.config import LogConfig
 from kts.dataset.partition import PartitionLog
 from kts.log.directory import PartitionEntry
 from kts.log.log import Log
-from kts.segment.names import FILE_SUFFIXES, LOG_START_OFFSETS, RECOVERY_POINTS, parse_directory_name
+from kts.segment.names import (
+    CLEANER_OFFSETS,
+    FILE_SUFFIXES,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    parse_directory_name,
+)
 from kts.segment.rereading import settled
 from kts.segment.segment import Segment, int64
 from kts.store import addresses, local, publishing
@@ -253,6 +259,8 @@ def _cut(directory: PartitionEntry, path: str, plan: TruncationPlan) -> None:
     directory.write_checkpoint(RECOVERY_POINTS, min(directory.checkpoint(RECOVERY_POINTS) or 0, end))
     if (directory.checkpoint(LOG_START_OFFSETS) or 0) > end:
         directory.write_checkpoint(LOG_START_OFFSETS, None)
+    if (directory.checkpoint(CLEANER_OFFSETS) or 0) > end:  # what follows would count as clean
+        directory.write_checkpoint(CLEANER_OFFSETS, end)
     if plan.log_start_offset > end and all(cut.whole for cut in plan.cuts):  # nothing is left
         WritableFile(os.path.join(path, f"{end:020d}.log"), create=True).close()
         local.sync_directory(path)

@@ -876,6 +876,11 @@ class LogSegment:
             return message_timestamp_ms - base
         return now_ms - self.created_ms
 
+    @property
+    def first_timestamp_ms(self) -> int | None:
+        """The greatest timestamp of its first entry; None if there is no entry."""
+        return self._first_timestamp()
+
     def _first_timestamp(self) -> int | None:
         entry = next(shallow_entries(self.log_file(), 0, self.size, self.behaviour, self.path), None)
         if entry is not None and self._times.hides(entry.max_timestamp):

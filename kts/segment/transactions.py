@@ -67,8 +67,8 @@ def txn_entries(data: bytes) -> list[tuple[int, int, int, int, int]]:
     return list(TXN_ENTRY.iter_unpack(data[: len(data) - len(data) % TXN_ENTRY.size]))
 
 
-def read_txn_index(path: str, source: Source = files) -> list[AbortedTransaction]:
-    """The aborted transactions that end in a segment.
+def read_aborted(path: str, source: Source = files) -> list[AbortedBatch]:
+    """The entries of a ``.txnindex``.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def read_txn_index(path: str, source: Source = files) -> list[AbortedTransaction
             position=len(data) - len(data) % TXN_ENTRY.size,
         )
     found = []
-    for number, (version, producer, first, last, _) in enumerate(txn_entries(data)):
+    for number, (version, producer, first, last, stable) in enumerate(txn_entries(data)):
         if version != 0 or producer < 0 or not 0 <= first <= last:
             raise CorruptIndexError(
                 f"entry {number}: expected version 0 and a transaction, found version {version},"
@@ -91,8 +91,13 @@ def read_txn_index(path: str, source: Source = files) -> list[AbortedTransaction
                 path=path,
                 position=number * TXN_ENTRY.size,
             )
-        found.append(AbortedTransaction(producer, first, last))
+        found.append(AbortedBatch(producer, first, last, stable))
     return found
+
+
+def read_txn_index(path: str, source: Source = files) -> list[AbortedTransaction]:
+    """The aborted transactions that end in a segment; errors as for ``read_aborted``."""
+    return [AbortedTransaction(*entry[:3]) for entry in read_aborted(path, source)]
 
 
 def append_aborted(path: str, aborted: list[AbortedBatch]) -> None:

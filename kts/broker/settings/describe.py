@@ -25,11 +25,10 @@ from kts.broker.settings.topic import (
     ConfigType,
     TopicSetting,
     merged,
-    parse_double,
     settings_of,
     static_defaults,
 )
-from kts.config import parse_names, unknown_names
+from kts.config import parse_double, parse_names, unknown_names
 
 
 class ConfigSource(IntEnum):

@@ -7,14 +7,14 @@ from kts.broker.settings.topic import BROKER_NAMES
 from kts.config import WITHOUT_EFFECT
 
 _TEXT = """\
-cleanup.policy: What happens to old segments: delete removes them by age and size; compact keeps them uncompacted.
+cleanup.policy: What happens to old segments: delete removes them by age and size; compact keeps each key's last record.
 compression.type: The codec in which batches are stored; producer keeps them as they were sent.
-delete.retention.ms: How long the cleaner keeps tombstones, in ms; there is no cleaner here.
+delete.retention.ms: How long the cleaner keeps tombstones after the first pass that met them, in ms.
 file.delete.delay.ms: How long the files of a deleted segment stay on disk, renamed, in ms.
 flush.messages: The log is flushed to disk after this many records.
 flush.ms: A log that was written to is flushed to disk after this many ms.
 index.interval.bytes: At most one index entry is written for this many bytes of records.
-max.compaction.lag.ms: A compacted topic rolls its active segment after this many ms at the latest.
+max.compaction.lag.ms: A record is cleaned this many ms after it was written at the latest, and the segment rolled.
 max.message.bytes: The largest batch that is accepted, measured as it is stored.
 message.downconversion.enable: Whether records are converted for old consumers, which otherwise get an error.
 message.format.version: The release whose message format the topic is stored in; those before 0.11 are old.
@@ -22,6 +22,8 @@ message.timestamp.after.max.ms: How far a record's CreateTime may be ahead of th
 message.timestamp.before.max.ms: How far a record's CreateTime may be behind the broker's clock, in ms.
 message.timestamp.difference.max.ms: Both limits in one, in ms; used where the before or after limit is not set.
 message.timestamp.type: Who sets a record's timestamp: the producer (CreateTime) or the broker (LogAppendTime).
+min.cleanable.dirty.ratio: A log is cleaned when more than this share of it is dirty.
+min.compaction.lag.ms: A record is not cleaned for so many ms.
 min.insync.replicas: Above 1, producers with acks=all are refused: there is only one replica.
 preallocate: Give a new segment its full size on the disk at once.
 retention.bytes: The oldest segments of a partition larger than this are deleted; -1 is no limit.

@@ -12,7 +12,8 @@ from functools import cache
 from typing import NamedTuple
 
 from kts.behaviour import DEFAULT, Behaviour, lines_by_release
-from kts.broker.settings.topic import DYNAMIC, INTEGERS, ConfigType, parse_double
+from kts.broker.settings.topic import DYNAMIC, INTEGERS, ConfigType
+from kts.config import parse_double
 from kts.store.source import files
 
 

@@ -5,7 +5,6 @@ Source: LogConfig, ServerTopicConfigSynonyms, TopicConfig (3.9, 4.3); ThrottledR
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,8 +29,6 @@ from kts.config import (
 )
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
-_DOUBLE = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?|NaN|Infinity)", re.ASCII)
-_HEX_DOUBLE = re.compile(r"([+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[dDfF]?")
 _REPLICA = re.compile(r"[0-9]+:[0-9]+")
 NO_OWN_RETENTION = -2  # local.retention.ms and .bytes: the same as retention.ms and .bytes
 
@@ -92,8 +89,8 @@ message.timestamp.after.max.ms           LONG    MAX           log.message.times
 message.timestamp.before.max.ms          LONG    MAX           log.message.timestamp.before.max.ms
 message.timestamp.difference.max.ms      LONG    MAX           log.message.timestamp.difference.max.ms
 message.timestamp.type                   STRING  CreateTime    log.message.timestamp.type
-min.cleanable.dirty.ratio                DOUBLE  0.5           log.cleaner.min.cleanable.ratio             0 1
-min.compaction.lag.ms                    LONG    0             log.cleaner.min.compaction.lag.ms           0
+min.cleanable.dirty.ratio                DOUBLE  0.5           log.cleaner.min.cleanable.ratio
+min.compaction.lag.ms                    LONG    0             log.cleaner.min.compaction.lag.ms
 min.insync.replicas                      INT     1             min.insync.replicas
 preallocate                              BOOLEAN false         log.preallocate
 remote.log.copy.disable                  BOOLEAN false         -
@@ -197,27 +194,10 @@ def check_level(configs: Mapping[str, str], behaviour: Behaviour = DEFAULT) -> N
             continue
         if setting.type is ConfigType.BOOLEAN and value.lower() not in ("true", "false"):
             raise ValueError(f"{name}: expected true or false, found {value!r}")
-        if setting.type is ConfigType.DOUBLE:
-            _check_double(setting, name, value)
         if setting.type in INTEGERS:
             _check_integer(setting, name, value)
         if setting.type is ConfigType.LIST:
             _check_replicas(name, parse_names(name, value, behaviour))
-
-
-def parse_double(text: str) -> float | None:
-    """A number as Java's ``Double`` parses it; None for other text."""
-    if (found := _HEX_DOUBLE.fullmatch(text)) is not None:
-        return float.fromhex(found[1])
-    return float(text.rstrip("dDfF")) if _DOUBLE.fullmatch(text) else None
-
-
-def _check_double(setting: TopicSetting, name: str, value: str) -> None:
-    number, low, high = parse_double(value), setting.least, setting.greatest
-    if number is None:
-        raise ValueError(f"{name}: expected a number, found {value!r}")
-    if low is not None and high is not None and not (math.isnan(number) or low <= number <= high):
-        raise ValueError(f"{name}: expected {low:g} to {high:g}, found {value!r}")
 
 
 def _check_integer(setting: TopicSetting, name: str, value: str) -> None:
@@ -267,7 +247,7 @@ def check_together(
         levels = [topic.get(name), *(broker.get(one) for one, _ in setting.synonyms), setting.default]
         return next(value for value in levels if value is not None).strip().lower()
 
-    least, most = int(in_force("min.compaction.lag.ms")), config.max_compaction_lag_ms
+    least, most = config.min_compaction_lag_ms, config.max_compaction_lag_ms
     if least > most:
         raise ValueError(f"min.compaction.lag.ms: expected at most max.compaction.lag.ms {most}, found {least}")
     if in_force("remote.storage.enable") != "true":
