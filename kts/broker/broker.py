@@ -15,7 +15,7 @@ from kts.broker.metrics import Metrics
 from kts.broker.producer_ids import ProducerIds, largest_producer_id
 from kts.broker.request import Request
 from kts.broker.settings.broker import BrokerConfig
-from kts.broker.topics import Retained, Topics
+from kts.broker.topics import Compacted, Retained, Topics
 from kts.store.addresses import require_local
 from kts.times import wall_clock
 
@@ -100,6 +100,10 @@ class Broker:
     def run_retention(self) -> list[Retained]:
         """Apply the retention of all topics now, and that of the extensions' logs. Returns what was deleted."""
         return [*self.topics.run_retention(), *self.private.run_retention()]
+
+    def run_cleaner(self, *, force: bool = False) -> list[Compacted]:
+        """Clean the logs of all compacted topics that are due, or all. Returns what was done."""
+        return self.topics.run_cleaner(force=force)
 
     def close(self) -> None:
         """Close all logs cleanly. A second call does nothing.

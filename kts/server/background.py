@@ -1,4 +1,4 @@
-"""The background tasks of a running broker: retention, flushing, checkpoints, expiration."""
+"""The background tasks of a running broker: retention, cleaning, flushing, checkpoints, expiration."""
 
 from __future__ import annotations
 
@@ -55,11 +55,30 @@ async def tend(broker: Broker) -> None:
         Chore("deleting", DELETION_CHECK_MS, topics.delete_due, now),
     ]
     broker.coordinator.start()
+    topics.stops_cleaning = False
+    cleaning = asyncio.ensure_future(clean(broker))  # a pass over a large log takes minutes: the others do not wait
+    try:
+        while True:
+            await asyncio.sleep(TICK_S)
+            try:
+                broker.coordinator.tick()
+            except Exception:
+                log.exception("expiring offsets failed")
+            for chore in chores:
+                await chore.do_when_due(loop.time())
+    finally:
+        topics.stops_cleaning = True
+        cleaning.cancel()
+        await asyncio.gather(cleaning, return_exceptions=True)
+
+
+async def clean(broker: Broker) -> None:
+    """Clean the logs of compacted topics, every ``log.cleaner.backoff.ms``, until cancelled."""
+    loop = asyncio.get_running_loop()
+    last = loop.time()
     while True:
         await asyncio.sleep(TICK_S)
-        try:
-            broker.coordinator.tick()
-        except Exception:
-            log.exception("expiring offsets failed")
-        for chore in chores:
-            await chore.do_when_due(loop.time())
+        settings = broker.topics.cleaner_settings
+        if settings.enabled and loop.time() - last >= settings.backoff_ms / 1000:
+            await Chore("cleaning", 0, broker.run_cleaner, last).do_when_due(loop.time())
+            last = loop.time()

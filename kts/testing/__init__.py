@@ -6,8 +6,9 @@ as a context manager.
 
 from __future__ import annotations
 
+from kts.broker.topics import Compacted
 from kts.testing.broker import KtsBroker
 from kts.testing.clock import Clock
 from kts.testing.records import ConsumerRecord, Expired, RecordMetadata
 
-__all__ = ["Clock", "ConsumerRecord", "Expired", "KtsBroker", "RecordMetadata"]
+__all__ = ["Clock", "Compacted", "ConsumerRecord", "Expired", "KtsBroker", "RecordMetadata"]

@@ -20,7 +20,7 @@ from kts.broker.broker import Broker
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.extensions import BrokerExtension
 from kts.broker.settings.topic import merged
-from kts.broker.topics import Topic
+from kts.broker.topics import Compacted, Topic
 from kts.broker.topics.partition import Partition
 from kts.codec.columns import scan_batches
 from kts.codec.partitioner import partition_of
@@ -42,8 +42,12 @@ from kts.testing.records import (
 )
 
 READ_BYTES = 1 << 20
-# Retention runs only when a test calls it, and groups start without a delay.
-DEFAULTS = {"log.retention.check.interval.ms": INT64_MAX, "group.initial.rebalance.delay.ms": 0}
+# Retention and the cleaner run only when a test calls them, and groups start without a delay.
+DEFAULTS = {
+    "log.retention.check.interval.ms": INT64_MAX,
+    "log.cleaner.backoff.ms": INT64_MAX,
+    "group.initial.rebalance.delay.ms": 0,
+}
 
 
 class KtsBroker:
@@ -274,6 +278,22 @@ class KtsBroker:
         Before that, idle logs roll that follow a proposal which says so.
         """
         return [Expired(one.topic, one.partition, *one.segment) for one in self.broker.run_retention()]
+
+    def clean(self, *, force: bool = False) -> list[Compacted]:
+        """Run the cleaner now, as a broker does every 15 seconds. Returns the partitions that it cleaned.
+
+        Parameters
+        ----------
+        force : bool
+            Also those that have not reached ``min.cleanable.dirty.ratio``. The active segment is never cleaned: see
+            ``roll``.
+
+        Raises
+        ------
+        KtsError
+            A pass failed.
+        """
+        return self.broker.run_cleaner(force=force)
 
     # --- topics -----------------------------------------------------------------------------------
 

@@ -92,3 +92,20 @@ def test_a_clock_that_fails_once_ends_no_chore(tmp_path: Path, monkeypatch: pyte
             time.sleep(0.01)
         assert failures == 1
         assert calls > before
+
+
+def test_a_broker_cleans_compacted_topics_at_its_interval_if_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "TICK_S", 0.02)
+    for enabled in (True, False):
+        config = {"log.cleaner.backoff.ms": 1, "log.cleaner.enable": enabled, "log.cleanup.policy": "compact"}
+        with Broker(tmp_path / f"{enabled}", config) as broker, ServerThread(broker):
+            log = broker.topics.create("state").partitions[0].log
+            log.append_rows({"key": [b"a", b"a"], "value": [b"1", b"2"]})
+            log.roll()
+            if enabled:
+                wait_until("a pass", lambda log=log: log.scan().read_all().num_rows == 1)  # type: ignore[misc]
+            else:
+                time.sleep(0.3)
+                assert log.scan().read_all().num_rows == 2

@@ -178,6 +178,50 @@ def test_retention_goes_by_the_brokers_clock_and_says_what_went_and_why(broker: 
     assert broker.produce("orders", "y").offset == 4
 
 
+def test_the_cleaner_goes_by_the_brokers_clock_and_says_what_it_cleaned(broker: KtsBroker) -> None:
+    settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": 1000, "delete.retention.ms": DAY_MS}
+    broker.create_topic("state", config=settings)
+    broker.create_topic("events")
+    for topic in ("state", "events"):
+        for value in ("1", "2"):
+            broker.produce(topic, value, key="a")
+        broker.produce(topic, None, key="b")
+        broker.roll(topic)
+    assert broker.clean() == []
+    broker.advance(1000)
+    [done] = broker.clean()
+    assert (done.topic, done.partition) == ("state", 0)
+    assert (done.cleaned.records_before, done.cleaned.records_after) == (3, 2)
+    assert [(row.offset, row.value) for row in broker.consume("state")] == [(1, b"2"), (2, None)]
+    assert len(broker.consume("events")) == 3
+    broker.produce("state", "3", key="c")
+    broker.roll("state")
+    broker.advance(DAY_MS)
+    assert broker.clean() == []  # below min.cleanable.dirty.ratio
+    [done] = broker.clean(force=True)
+    assert done.cleaned.removed["tombstones"] == 1
+    assert [row.value for row in broker.consume("state")] == [b"2", b"3"]
+
+
+def test_a_pass_that_fails_is_told_and_leaves_the_partition_to_the_next_start(broker: KtsBroker) -> None:
+    broker.create_topic("state", 2, config={"cleanup.policy": "compact"})
+    for partition in (0, 1):
+        for value in ("1", "2"):
+            broker.produce("state", value, key="a", partition=partition)
+        broker.roll("state", partition)
+    path = Path(broker.log("state").segments[0].path)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(kts.CorruptRecordError, match="CRC"):
+        broker.clean()
+    assert [row.value for row in broker.consume("state", partition=1)] == [b"2"]
+    broker.produce("state", "3", key="a", partition=0)
+    broker.roll("state", 0)
+    assert broker.clean() == []
+    assert broker.log("state").log_end_offset == 3
+
+
 def test_nothing_expires_by_itself(broker: KtsBroker) -> None:
     broker.create_topic("orders", config={"retention.ms": 1})
     broker.produce("orders", "x")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kts.arguments import INT16_MAX, INT32_MAX, INT64_MAX
 from kts.behaviour import DEFAULT, Behaviour, generation_of_format, lines_by_release, one_release
-from kts.broker.settings.inert import check_cleaner, check_inert, inert_settings
+from kts.broker.settings.inert import EFFECTIVE, check_cleaner, check_inert, inert_settings
 from kts.broker.settings.topic import (
     ALL_SETTINGS,
     BROKER_NAMES,
@@ -224,7 +224,8 @@ class BrokerConfig:
         found, known = [], inert_settings(self.behaviour)
         for name, text in self.static.items():
             inert = known.get(name)
-            if name not in SETTINGS and name not in BROKER_NAMES and (inert is None or text != (inert.default or "")):
+            has_effect = name in SETTINGS or name in BROKER_NAMES or name in EFFECTIVE
+            if not has_effect and (inert is None or text != (inert.default or "")):
                 found.append(name)
         more = self.advertised_listeners.count(",")
         return [*sorted(found), *([f"{more} of advertised.listeners (only the first counts)"] if more else [])]

@@ -54,6 +54,11 @@ connections.max.idle.ms: A connection without requests is closed after this many
 queued.max.request.bytes: How many bytes all unfinished requests may hold together; 0 and -1 are no limit.
 request.timeout.ms: How long an incomplete request, or an answer that the client does not read, is kept, in ms.
 fetch.max.bytes: The most that one Fetch response holds, unless its first batch is larger.
+log.cleaner.backoff.ms: How often the broker looks for logs to clean, in ms.
+log.cleaner.dedupe.buffer.size: The most memory for the keys of a pass of the cleaner, 24 bytes a key.
+log.cleaner.enable: Whether the broker cleans the logs of compacted topics.
+log.cleaner.io.buffer.load.factor: The part of that memory that may be in use.
+log.cleaner.threads: The memory for keys is divided by this number; there is one thread here.
 log.retention.check.interval.ms: How often the broker looks for segments to delete, in ms.
 log.flush.scheduler.interval.ms: The default of flush.ms where log.flush.interval.ms is not set.
 log.flush.offset.checkpoint.interval.ms: How often the recovery points are checkpointed, in ms.
@@ -80,7 +85,7 @@ shipped.search: Search by time only where Kafka's releases do, up to the first s
 """
 _OWN = dict(line.split(": ", 1) for line in _TEXT.splitlines())
 _WITHOUT = "Shown as Kafka shows it; has no effect here."
-_NO_CLEANER = "May be set; has no effect here: there is no cleaner."
+_OF_CLEANER = "May be set; has no effect here: the cleaner has one thread, which reads as fast as it can."
 
 
 def documentation(name: str) -> str | None:
@@ -88,7 +93,7 @@ def documentation(name: str) -> str | None:
     if name in _OWN:
         return _OWN[name]
     if name in CLEANER:
-        return _NO_CLEANER
+        return _OF_CLEANER
     if name in WITHOUT_EFFECT or name in ALL_INERT:
         return _WITHOUT
     setting = BROKER_NAMES.get(name)

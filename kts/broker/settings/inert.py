@@ -1,4 +1,4 @@
-"""Settings of Kafka's brokers without an effect here. ``inert.txt`` has them, with Kafka's types, defaults and limits.
+"""Settings of Kafka's brokers without an effect here, and the cleaner's; ``inert.txt`` has types, defaults and limits.
 
 Source: KafkaConfig and the classes that its definition is put together from, LogCleaner.validateReconfiguration (3.9,
 4.3).
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
+from kts.arguments import INT32_MAX
 from kts.behaviour import DEFAULT, Behaviour, lines_by_release
 from kts.broker.settings.topic import DYNAMIC, INTEGERS, ConfigType
 from kts.config import parse_double
@@ -49,7 +50,36 @@ def inert_settings(behaviour: Behaviour) -> dict[str, InertSetting]:
 # Settings of the cleaner that may change while a broker runs.
 CLEANER = frozenset(name for name in ALL_INERT if name.startswith("log.cleaner.")) - {"log.cleaner.enable"}
 CHANGEABLE = DYNAMIC | CLEANER
-_THREADS, _BUFFER = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
+_ENABLE, _THREADS, _BUFFER = "log.cleaner.enable", "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
+_LOAD, _BACKOFF = "log.cleaner.io.buffer.load.factor", "log.cleaner.backoff.ms"
+EFFECTIVE = frozenset({_ENABLE, _THREADS, _BUFFER, _LOAD, _BACKOFF})
+
+
+class CleanerSettings(NamedTuple):
+    """The settings of the cleaner that have an effect.
+
+    Attributes
+    ----------
+    dedupe_buffer_bytes : int
+        Of one thread, as there is one here.
+    """
+
+    enabled: bool
+    backoff_ms: int
+    dedupe_buffer_bytes: int
+    load_factor: float
+
+
+def cleaner_settings(configs: Mapping[str, str]) -> CleanerSettings:
+    """The cleaner's settings among those of a broker."""
+    known = inert_settings(DEFAULT)
+    values = {name: (configs.get(name) or known[name].default or "").strip() for name in EFFECTIVE}
+    return CleanerSettings(
+        values[_ENABLE].lower() == "true",
+        int(values[_BACKOFF]),
+        min(int(values[_BUFFER]) // max(int(values[_THREADS]), 1), INT32_MAX),
+        parse_double(values[_LOAD]) or 0.0,
+    )
 
 
 def check_inert(configs: Mapping[str, str], behaviour: Behaviour = DEFAULT) -> None:

@@ -1,5 +1,5 @@
 """Topics and their partitions in a log directory, and the broker's own files there."""
 
-from kts.broker.topics.topics import NewTopic, Retained, Topic, Topics
+from kts.broker.topics.topics import Compacted, NewTopic, Retained, Topic, Topics
 
-__all__ = ["NewTopic", "Retained", "Topic", "Topics"]
+__all__ = ["Compacted", "NewTopic", "Retained", "Topic", "Topics"]

@@ -17,7 +17,7 @@ from kts.arguments import INT32_MAX
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.settings.broker import BrokerConfig
 from kts.broker.settings.describe import Levels, levels
-from kts.broker.settings.inert import CHANGEABLE, check_cleaner, check_inert
+from kts.broker.settings.inert import CHANGEABLE, CleanerSettings, check_cleaner, check_inert, cleaner_settings
 from kts.broker.settings.topic import check_level, merged
 from kts.broker.topics import meta_properties, topic_file
 from kts.broker.topics.directory import (
@@ -32,11 +32,12 @@ from kts.broker.topics.partition import Partition
 from kts.broker.topics.topic_file import TopicEntry, TopicFile
 from kts.config import LogConfig, known_settings
 from kts.errors import InvalidTopicError, KtsError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
+from kts.log.cleaner import Interrupted
 from kts.log.deletions import DeletionQueue
 from kts.log.directory import LogDirectory
 from kts.log.log import Deleted
 from kts.log.policies import roll_warning
-from kts.model import uuid_bytes
+from kts.model import Cleaned, uuid_bytes
 from kts.segment.locks import new_in_children
 from kts.segment.names import INTERNAL_TOPICS, check_topic
 from kts.store import descriptors, local
@@ -101,6 +102,14 @@ class Retained(NamedTuple):
     segment: Deleted
 
 
+class Compacted(NamedTuple):
+    """A partition that the cleaner cleaned, and what it did."""
+
+    topic: str
+    partition: int
+    cleaned: Cleaned
+
+
 class Topics:
     """The topics of a log directory, which stays locked until ``close``. A context manager.
 
@@ -122,6 +131,8 @@ class Topics:
         Hold it from reading a topic until the topic is changed.
     left_alone : list of (str, str)
         Entries that look like a partition and are not served, and why.
+    stops_cleaning : bool
+        Set it to end a pass of the cleaner, and to begin none.
     adopted : list of str
         Topics found for the first time. Their settings are unknown, so nothing of them expires.
 
@@ -155,6 +166,7 @@ class Topics:
         self._alike: dict[str, set[str]] = {}  # names by ``metric_name``
         self._deletions = DeletionQueue()
         self.closed = False
+        self.stops_cleaning = False
         local.make_directory(self.directory)
         self._log_directory = LogDirectory(self.directory)
         try:
@@ -669,6 +681,51 @@ class Topics:
         self._for_each(self.partitions(), retain)
         self.delete_due()
         return gone
+
+    def run_cleaner(self, *, force: bool = False) -> list[Compacted]:
+        """Clean the logs of all compacted topics that are due, or all. Returns what was done.
+
+        Raises
+        ------
+        KtsError
+            The first pass that failed; the others went on. Its partition is not cleaned again before the next start.
+        """
+        settings = self.cleaner_settings
+        done: list[Compacted] = []
+
+        def go_on(_: int) -> None:
+            if self.stops_cleaning:
+                raise Interrupted
+
+        errors: list[KtsError] = []
+        for one in self.partitions():
+            if self.closed or self.stops_cleaning:
+                break
+            if not one.config.compacted or one.is_offline or one.uncleanable is not None:
+                continue
+            try:
+                cleaned = one.log.clean(
+                    force=force,
+                    dedupe_buffer_bytes=settings.dedupe_buffer_bytes,
+                    load_factor=settings.load_factor,
+                    on_progress=go_on,
+                )
+            except LogClosedError:
+                continue
+            except KtsError as error:
+                one.uncleanable = error
+                errors.append(error)
+                continue
+            if cleaned.reason is None:
+                done.append(Compacted(one.topic, one.index, cleaned))
+        if errors:
+            raise errors[0]
+        return done
+
+    @property
+    def cleaner_settings(self) -> CleanerSettings:
+        """The settings of the cleaner that hold now."""
+        return cleaner_settings({**self.config.static, **self.dynamic})
 
     def delete_due(self) -> None:
         """Remove the files and directories whose delete delay is over."""
