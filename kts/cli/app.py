@@ -41,6 +41,7 @@ COMMANDS = {
     "verify": "verify",
     "append": "append",
     "truncate": "truncate",
+    "clean": "clean",
     "reindex": "reindex",
     "convert": "convert",
     "copy": "copy",

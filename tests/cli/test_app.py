@@ -57,7 +57,7 @@ def test_every_command_has_help_examples_and_json(name: str) -> None:
 def test_every_example_works(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     orders = golden("demo", "orders")
-    writes = arguments[0] in ("append", "truncate")
+    writes = arguments[0] in ("append", "clean", "truncate")
     of_groups = "groups" in arguments or "--decoder" in arguments
     folder = str(broker("4.3.1") if of_groups else (orders.copy(tmp_path) if writes else orders).log_dir)
     if "-i" in arguments:

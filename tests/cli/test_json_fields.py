@@ -22,6 +22,7 @@ OF_RECORDS = {"key", "value", "headers"}  # and other columns that are asked for
 COMMANDS = {
     "append": [["append", "new/legacy-0", "--create", "-i", "rows.jsonl"]],
     "batches": [["batches", "demo/legacy"], ["batches", "demo/orders"]],
+    "clean": [["clean", "demo/clicks", "--dry-run"]],
     "convert": [
         ["convert", "demo/legacy", "--to-magic", "2", "--out", "converted"],
         ["convert", "demo/legacy", "--plan"],
