@@ -22,7 +22,8 @@ from kts.config import LogConfig
 from kts.errors import CorruptRecordError, KtsError, LogStorageError
 from kts.model import Cleaned
 from kts.segment.entries import at
-from kts.segment.log_segment import SUFFIXES, LogSegment
+from kts.segment.log_segment import LogSegment
+from kts.segment.names import SEGMENT_SUFFIXES
 from kts.segment.producers import AbortedBatch, ProducerStateEntry
 from kts.segment.transactions import append_aborted, read_aborted, sync_aborted
 from kts.store import local
@@ -251,7 +252,7 @@ class CleaningPass:
         self.cleaner.add_aborted(self._aborted(plan.first_dirty_offset, plan.end_offset))
         ends = [*(segment.base_offset for segment in dirty[1:]), plan.end_offset]
         for segment, end in zip(dirty, ends, strict=False):
-            start = segment.start_of(plan.first_dirty_offset) if self.behaviour.maps_from_index else 0
+            start = segment.trust.place(plan.first_dirty_offset) if self.behaviour.maps_from_index else 0
             if self._walk(segment, start, self.cleaner.map):
                 return
             self.cleaner.latest = end - 1  # also where offsets are missing
@@ -399,5 +400,5 @@ class CleaningPass:
 
 def remove_cleaned(folder: str, base_offset: int) -> None:
     """Remove what a pass left of a segment that it did not swap in."""
-    for suffix in SUFFIXES:
+    for suffix in SEGMENT_SUFFIXES:
         files.remove(os.path.join(folder, f"{base_offset:020d}{suffix}{CLEANED}"), missing_ok=True)

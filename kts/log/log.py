@@ -1130,7 +1130,7 @@ class Log:
                         self._deletions.add(now_ms, delay, segment.delete)
                     local.sync_directory(self.path)
                     new.change_file_suffixes(".swap", "")
-                    new.on_corrupt_index = self._corrupt_indexes.append
+                    new.trust.on_corrupt = partial(self._corrupt_indexes.append, new)
                     gone = set(map(id, old[1:]))
                     kept = (new if segment is old[0] else segment for segment in segments if id(segment) not in gone)
                     self._publish(tuple(kept))
