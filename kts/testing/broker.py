@@ -60,8 +60,8 @@ class KtsBroker:
     config : mapping, optional
         A broker's settings by Kafka's names, topic defaults by their ``log.*`` names.
     release : str, optional
-        The release of Kafka whose rules and settings apply: "0.10.2", "3.9" or "4.3". None is 3.9. ``generation`` means
-        the same.
+        The release of Kafka whose rules, settings and versions of requests apply: "0.10.2", "3.9" or "4.3". None is
+        3.9, with every version that kts serves. ``generation`` means the same.
     time : int or datetime, optional
         Stops the broker's clock at this time, as ``set_time`` does; None follows the wall clock.
     host, port : str, int

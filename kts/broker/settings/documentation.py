@@ -79,7 +79,7 @@ offsets.topic.compression.codec: The codec of batches in __consumer_offsets, by 
 offsets.load.buffer.size: How many bytes of __consumer_offsets are read at a time at start-up.
 offsets.commit.timeout.ms: How long a commit may wait for the disk, in ms.
 transaction.max.timeout.ms: The longest transaction that a producer may ask for, in ms; transactions are refused here.
-release: The Kafka release whose rules and settings apply: 0.10.2, 3.9 or 4.3. kts's own.
+release: The Kafka release whose rules, settings and requests apply: 0.10.2, 3.9 or 4.3. kts's own.
 shipped: Behave exactly as the Kafka release that the logs follow, also where kts's default differs. kts's own.
 shipped.search: Search by time only where Kafka's releases do, up to the first segment that may have it. kts's own.
 """
