@@ -22,6 +22,8 @@ from .inputs import (
 from .output import counted, expand_option, note, print_json, print_table, progress, remark, show_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kts.dataset.partition import PartitionLog
     from kts.model import Cleaned
 
@@ -69,14 +71,16 @@ def command(
 ) -> None:
     """Compact partitions as the cleaner of a broker does, whatever the ratio of what is dirty.
 
-    No broker may be running on them. The topic counts as compacted; its other settings are given with --config, as
-    delete.retention.ms. Run it as the broker's user, because it creates files.
+    No broker may be running on them. A topic counts as compacted, whatever its own policy is: of several, name those to
+    clean with --topic. Other settings are given with --config, as delete.retention.ms. Run it as the broker's user,
+    because it creates files.
     """
     from kts.store.addresses import require_local
 
     for path in paths:
         require_local(path, "cleaning")
     logs = open_logs(paths, topics=topics, partitions=partitions)
+    require_names(logs, topics)
     rows = []
     with progress("read", 2 * log_bytes(logs)) as advance, advice_on_locks():
         for log in logs:
@@ -87,6 +91,17 @@ def command(
                 rows.append((log, done))
     if not as_json:
         show(rows, dry_run)
+
+
+def require_names(logs: Sequence[PartitionLog], topics: tuple[str, ...]) -> None:
+    """Refuse several topics that were not named: one that is not compacted would lose records."""
+    found = sorted({log.topic for log in logs})
+    if len(found) > 1 and not topics:
+        names = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+        raise click.UsageError(
+            f"expected one topic, or --topic for those that are compacted, found {len(found)} ({names}): cleaning"
+            " leaves the last record of each key, whatever the topic's own cleanup.policy is"
+        )
 
 
 def cleaned(log: PartitionLog, settings: tuple[str, ...], release: str | None, dry_run: bool, advance: Any) -> Cleaned:

@@ -70,3 +70,14 @@ def test_a_setting_holds_and_a_policy_without_compact_is_told(folder: Path) -> N
 def test_a_log_that_another_program_holds_is_refused(folder: Path) -> None:
     with kts.Log(folder / "state-0"):
         assert "stop the broker" in run("clean", folder / "state-0", code=3).stderr
+
+
+def test_of_several_topics_the_compacted_ones_must_be_named(folder: Path) -> None:
+    with kts.Log(folder / "events-0", clock=lambda: T) as log:
+        log.append_rows({"timestamp": [T] * 2, "key": [b"a", b"a"], "value": [b"1", b"2"]})
+        log.roll()
+    before = logs(folder)
+    said = run("clean", folder, code=2).stderr
+    assert "--topic" in said and "2 (events, state)" in said and logs(folder) == before
+    assert {one["topic"] for one in lines("clean", folder, "--topic", "state", "--json")} == {"state"}
+    assert offsets(folder / "events-0") == [0, 1]

@@ -45,6 +45,7 @@ SAID: dict[str, tuple[list[object], list[dict[str, object]]]] = {
     "copy": (["DIR", "OUT", "--json"], [{"segments": 0, "copied": 0, "partitions": 1}]),
     "plot": (["DIR", "-o", "OUT.svg", "--json"], [{"segments": 0, "batches": 0}]),
     "retention": (["DIR", "--json"], []),
+    "clean": (["DIR", "--json"], [{"topic": "new", "segmentsBefore": 0, "recordsAfter": 0}]),
     "groups": (["DIR/new-0", "--json"], []),
     "sync": (["DIR", "OUT", "--json"], [{"records": 0, "commits": 1}]),
 }
