@@ -62,6 +62,8 @@ cdef extern from "columns.h" nogil:
         Buf bases
         Buf sizes
         int n_kept
+    const char** kts_column_names
+    int KTS_STORED_COLUMNS
     int KTS_C_OFFSET, KTS_C_TIMESTAMP, KTS_C_SEQUENCE, KTS_C_MAGIC, KTS_C_CODEC, KTS_C_PRODUCER, KTS_C_PRODUCER_EPOCH
     int KTS_C_LEADER_EPOCH, KTS_C_TRANSACTIONAL, KTS_C_CONTROL, KTS_C_POSITION, KTS_C_CREATE_TIME, KTS_C_BASE_OFFSET
     int KTS_C_LAST_DELTA, KTS_C_BASE_TIME, KTS_C_MAX_TIME, KTS_C_TYPE, KTS_C_IS_BATCH, KTS_C_SHALLOW, KTS_C_SIZE

@@ -13,6 +13,7 @@ _Compress = Callable[[bytes | memoryview], bytes]
 
 REASONS: tuple[str, ...]
 CODECS: tuple[tuple[str, bool], ...]
+STORED_COLUMNS: tuple[str, ...]
 
 @final
 class Decoder:

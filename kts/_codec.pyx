@@ -39,6 +39,8 @@ kts_crc_init()
 # Why bytes are damaged or a set is refused, by name; the numbers are the places in it. kts.errors.REASONS has the words.
 REASONS = tuple(kts_reasons[number].decode() for number in range(1, KTS_NO_MEMORY))
 # The rows of codecs.h: name, and whether a message of magic 1 carries it.
+# The columns that are decoded; a column is asked for by its place here.
+STORED_COLUMNS = tuple(kts_column_names[place].decode() for place in range(KTS_STORED_COLUMNS))
 CODECS = tuple((kts_codec_names[number].decode(), bool(kts_carries(1, number))) for number in range(KTS_CODECS_END))
 
 
@@ -251,7 +253,10 @@ cdef class Inflater:
             return self.snappy_stream(e.payload, e.payload_size, limit)
         if e.codec == KTS_LZ4:
             return self.lz4_frame(e.payload, e.payload_size, limit, e.magic)
-        return self.zstd_frames(e.payload, e.payload_size, limit)
+        if e.codec == KTS_ZSTD:
+            return self.zstd_frames(e.payload, e.payload_size, limit)
+        with gil:
+            raise NotImplementedError(f"codec {e.codec} has a row in native/codecs.h, and is not read here")
 
     cdef int run(self, const CEntry* e, int64_t limit) except -1:
         try:
@@ -738,7 +743,7 @@ cdef class Decoder:
     buf : buffer
         Entries of any magic.
     ids : bytes
-        Positions of the wanted columns in ``ALL_COLUMNS``.
+        Places of the wanted columns in ``STORED_COLUMNS``.
     views : bool
         Keys and values as views into ``buf`` (or into decompressed bytes), instead of copies.
     verify_crc : bool

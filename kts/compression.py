@@ -56,6 +56,8 @@ class Codec(NamedTuple):
         The first versions of these requests that carry it.
     levels : CompressionLevels or None
         None if the codec has none.
+    has_ratio : bool
+        A few bytes unpack to at most some thousand times as many.
     compressor : callable
         (level, magic) to a function that compresses one payload as Kafka's producer frames it.
     decompressor : callable
@@ -73,6 +75,7 @@ class Codec(NamedTuple):
     produce: int = 0
     fetch: int = 0
     levels: CompressionLevels | None = None
+    has_ratio: bool = True
     compressor: Callable[[int, int], Compress] = lambda level, magic: bytes
     decompressor: Callable[[], Any] = lambda: None
     library: Callable[[], str | None] = lambda: None
@@ -392,6 +395,7 @@ CODECS = (
         magic=2,
         produce=7,
         fetch=10,
+        has_ratio=False,
         levels=CompressionLevels(default=3, lowest=-131072, highest=22),
         compressor=_zstd,
         decompressor=_zstd_reader,
@@ -407,3 +411,4 @@ CODECS = (
     ),
 )
 CODEC_NAMES = tuple(codec.name for codec in CODECS)
+WITHOUT_RATIO = frozenset(codec.number for codec in CODECS if not codec.has_ratio)

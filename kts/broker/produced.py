@@ -9,7 +9,7 @@ from kts.behaviour import DEFAULT
 from kts.codec.convert import convert
 from kts.codec.layout import Entries
 from kts.codec.validate import PRODUCER, target_codec
-from kts.compression import CODECS, NONE, ZSTD
+from kts.compression import CODECS, NONE, WITHOUT_RATIO
 from kts.config import LogConfig
 from kts.errors import InvalidRecordError, UnsupportedCompressionTypeError, UnsupportedForMessageFormatError
 
@@ -117,4 +117,4 @@ class ProducedRecords:
         codec, target = self.first.codec, target_codec(config.compression_type)
         if codec == NONE and target in (PRODUCER, codec):
             return len(self.records) > PLAIN_BYTES
-        return len(self.records) > COMPRESSED_BYTES or ZSTD in (codec, target)
+        return len(self.records) > COMPRESSED_BYTES or bool(WITHOUT_RATIO & {codec, target})

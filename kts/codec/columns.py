@@ -20,29 +20,7 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 1 << 14  # of a derived column: what is computed on the way stays small
 LARGEST_BOUND, LARGEST_SLICE = 2**62 - 1, 2**48 - 1  # bytes; their sums still fit 64 bits
-STORED_COLUMNS = (  # the compiled core fills them, by their place here
-    "offset",
-    "timestamp",
-    "timestampType",
-    "key",
-    "value",
-    "headers",
-    "magic",
-    "codec",
-    "producerId",
-    "producerEpoch",
-    "sequence",
-    "partitionLeaderEpoch",
-    "transactional",
-    "control",
-    "position",
-    "createTimestamp",
-    "baseOffset",
-    "lastOffsetDelta",
-    "attributes",
-    "baseTimestamp",
-    "maxTimestamp",
-)
+STORED_COLUMNS = _codec.STORED_COLUMNS  # the compiled core fills them; native/columns.h has them
 DERIVED_COLUMNS = {"codecName": ("codec",), "hasTimestamp": ("timestamp", "attributes", "magic")}  # and from which
 ALL_COLUMNS = (*STORED_COLUMNS, *DERIVED_COLUMNS)
 DEFAULT_COLUMNS = ALL_COLUMNS[:6]

@@ -13,7 +13,17 @@ enum { LEAST_BYTES = 4096, SPARES = 16 };
 enum { SPARE_KIB = 24576, SPARES_KIB = 98304 }; /* of one, and of all together */
 enum { LARGE_INPUT = 4194304, LARGE_IS_KEPT = 4 }; /* bytes whose slab may be larger than a spare; times its size */
 
-static const int widths[KTS_COLUMNS] = {8, 8, 4, 0, 0, 0, 1, 1, 8, 2, 4, 4, 1, 1, 8, 8, 8, 4, 2, 8, 8, 1, 8, 4, 1, 1};
+static const int widths[] = {
+#define KTS_WIDTH(id, name, width) width,
+    KTS_STORED(KTS_WIDTH) KTS_UNSTORED(KTS_WIDTH)
+#undef KTS_WIDTH
+};
+
+const char *const kts_column_names[] = {
+#define KTS_NAME(id, name, width) #name,
+    KTS_STORED(KTS_NAME)
+#undef KTS_NAME
+};
 
 /* Released slabs, kept for reuse: page faults on new memory cost as much as decoding into it. */
 static void *spare[SPARES + 1];

@@ -32,35 +32,48 @@ struct kts_text { /* a column of byte strings */
     int64_t nulls;
 };
 
-enum kts_column { /* positions in kts.ALL_COLUMNS, then five of our own */
-    KTS_C_OFFSET,
-    KTS_C_TIMESTAMP,
-    KTS_C_TYPE,
-    KTS_C_KEY,
-    KTS_C_VALUE,
-    KTS_C_HEADERS,
-    KTS_C_MAGIC,
-    KTS_C_CODEC,
-    KTS_C_PRODUCER,
-    KTS_C_PRODUCER_EPOCH,
-    KTS_C_SEQUENCE,
-    KTS_C_LEADER_EPOCH,
-    KTS_C_TRANSACTIONAL,
-    KTS_C_CONTROL,
-    KTS_C_POSITION,
-    KTS_C_CREATE_TIME,
-    KTS_C_BASE_OFFSET,
-    KTS_C_LAST_DELTA,
-    KTS_C_ATTRIBUTES,
-    KTS_C_BASE_TIME,
-    KTS_C_MAX_TIME,
-    KTS_C_IS_BATCH,
-    KTS_C_SHALLOW,
-    KTS_C_SIZE,
-    KTS_C_CRC_OK,
-    KTS_C_OWN_TIME, /* 0: the record has no createTimestamp */
-    KTS_COLUMNS
+/* The columns that are decoded: name, and the bytes of a row, 0 if they differ. kts.codec.columns has their types. */
+#define KTS_STORED(COLUMN)                                                                                             \
+    COLUMN(OFFSET, offset, 8)                                                                                          \
+    COLUMN(TIMESTAMP, timestamp, 8)                                                                                    \
+    COLUMN(TYPE, timestampType, 4)                                                                                     \
+    COLUMN(KEY, key, 0)                                                                                                \
+    COLUMN(VALUE, value, 0)                                                                                            \
+    COLUMN(HEADERS, headers, 0)                                                                                        \
+    COLUMN(MAGIC, magic, 1)                                                                                            \
+    COLUMN(CODEC, codec, 1)                                                                                            \
+    COLUMN(PRODUCER, producerId, 8)                                                                                    \
+    COLUMN(PRODUCER_EPOCH, producerEpoch, 2)                                                                           \
+    COLUMN(SEQUENCE, sequence, 4)                                                                                      \
+    COLUMN(LEADER_EPOCH, partitionLeaderEpoch, 4)                                                                      \
+    COLUMN(TRANSACTIONAL, transactional, 1)                                                                            \
+    COLUMN(CONTROL, control, 1)                                                                                        \
+    COLUMN(POSITION, position, 8)                                                                                      \
+    COLUMN(CREATE_TIME, createTimestamp, 8)                                                                            \
+    COLUMN(BASE_OFFSET, baseOffset, 8)                                                                                 \
+    COLUMN(LAST_DELTA, lastOffsetDelta, 4)                                                                             \
+    COLUMN(ATTRIBUTES, attributes, 2)                                                                                  \
+    COLUMN(BASE_TIME, baseTimestamp, 8)                                                                                \
+    COLUMN(MAX_TIME, maxTimestamp, 8)
+
+/* What a walk needs besides. OWN_TIME is 0 where the record has no createTimestamp. */
+#define KTS_UNSTORED(COLUMN)                                                                                           \
+    COLUMN(IS_BATCH, , 1)                                                                                              \
+    COLUMN(SHALLOW, , 8)                                                                                               \
+    COLUMN(SIZE, , 4)                                                                                                  \
+    COLUMN(CRC_OK, , 1)                                                                                                \
+    COLUMN(OWN_TIME, , 1)
+
+enum kts_column {
+#define KTS_COLUMN(id, name, width) KTS_C_##id,
+    KTS_STORED(KTS_COLUMN)
+    KTS_UNSTORED(KTS_COLUMN)
+#undef KTS_COLUMN
+    KTS_COLUMNS,
+    KTS_STORED_COLUMNS = KTS_C_IS_BATCH
 };
+
+extern const char *const kts_column_names[]; /* of the stored ones */
 
 /* The columns that fill_entry writes for messages, too. */
 #define KTS_SHARED                                                                                                      \
