@@ -1295,8 +1295,11 @@ cdef class Entries:
 
     def arrow(self, int64_t count):
         """The same as ``scan`` of the first entries, whose CRCs must have been verified."""
-        cdef Slab* s = kts_slab_take(0)
+        cdef Slab* s
         cdef int status
+        if self.count and self.rows.crc_ok < 0:
+            raise ValueError("the CRCs of these entries were not verified")
+        s = kts_slab_take(0)
         if s == NULL:
             raise MemoryError()
         with nogil:
@@ -2310,12 +2313,25 @@ cdef class Cleaner:
 
     def add_aborted(self, transactions):
         """Take aborted transactions, (producer id, first, last, last stable offset); they may be known."""
-        cdef Aborted one
-        for one.producer, one.first, one.last, one.stable in transactions:
-            if one.producer < 0:
-                raise ValueError(f"transactions: expected producer ids of 0 or more, found {one.producer}")
-            if kts_add_aborted(&self.c.producers, &one, 1):
+        cdef int64_t count = len(transactions), i = 0
+        cdef Aborted* found = <Aborted*> calloc(<size_t> max(count, 1), sizeof(Aborted))
+        cdef Aborted* one
+        cdef int status
+        if found == NULL:
+            raise MemoryError()
+        try:
+            for one_of in transactions:
+                one = found + i
+                one.producer, one.first, one.last, one.stable = one_of
+                if one.producer < 0:
+                    raise ValueError(f"transactions: expected producer ids of 0 or more, found {one.producer}")
+                i += 1
+            with nogil:
+                status = kts_add_aborted(&self.c.producers, found, count)
+            if status:
                 raise MemoryError()
+        finally:
+            free(found)
 
     def know_producers(self, producers):
         """Take the producers that the log knows now, (id, epoch, offset of the last record or -1)."""

@@ -108,12 +108,25 @@ def cleaned(log: PartitionLog, settings: tuple[str, ...], release: str | None, d
     """Clean one partition."""
     from kts.log.log import Log
 
-    if not {"cleanup.policy", "log.cleanup.policy"} & parse_settings(settings).keys():
+    is_named = bool({"cleanup.policy", "log.cleanup.policy"} & parse_settings(settings).keys())
+    if not is_named:
         settings = (*settings, "cleanup.policy=compact")
     config = make_config(settings, log.path, release)
     with Log(log.path, config, release=release, create=False) as opened:
         say_what_was_recovered(opened)
+        if not is_named:
+            refuse_without_keys(log, opened.clean(force=True, dry_run=True), dry_run)
         return opened.clean(force=True, dry_run=dry_run, on_progress=advance)
+
+
+def refuse_without_keys(log: PartitionLog, planned: Cleaned, dry_run: bool) -> None:
+    """Refuse to remove records without a key, unless the policy was given: a compacted topic has none."""
+    count = planned.removed.get("without_key", 0)
+    if count and not dry_run:
+        raise click.UsageError(
+            f"{log.topic}-{log.partition} has {counted(count, 'record')} without a key, which would go: brokers take"
+            " none for a compacted topic. If it is one, add --config cleanup.policy=compact; --dry-run shows what goes"
+        )
 
 
 def as_object(log: PartitionLog, done: Cleaned, dry_run: bool) -> dict[str, Any]:

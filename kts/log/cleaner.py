@@ -347,7 +347,7 @@ class CleaningPass:
             local.set_modified_ms(made.path, group[-1].modified_ms)
             local.sync_directory(folder)
         except BaseException as error:
-            if self.behaviour.removes_failed_pass or isinstance(error, Interrupted):
+            if self.behaviour.removes_failed_pass and not isinstance(error, Interrupted):
                 with suppress(LogStorageError):
                     remove_cleaned(folder, base)
             raise

@@ -228,8 +228,8 @@ class Log:
         self._failure: str | None = None
         self._lock: threading.RLock
         self._readers: ReadersWriterLock
-        self._cleaning: threading.Lock  # during a pass of the cleaner
-        new_in_children(self, _lock=threading.RLock, _readers=ReadersWriterLock, _cleaning=threading.Lock)
+        self._cleaning: threading.RLock  # during a pass of the cleaner
+        new_in_children(self, _lock=threading.RLock, _readers=ReadersWriterLock, _cleaning=threading.RLock)
         self._truncations = 0
         self._closing = False
         self._deletions = DeletionQueue()
@@ -320,7 +320,7 @@ class Log:
         loaded.load()
         self._corrupt_indexes = [one for one in loaded.segments if one.trust.corrupt is not None]
         for segment in loaded.segments:
-            segment.trust.on_corrupt = partial(self._corrupt_indexes.append, segment)
+            segment.trust.on_corrupt = self._corrupt_indexes.append
         self.recovery_point = loaded.recovery_point
         self._epochs = loaded.epochs
         self._producers = loaded.producers
@@ -1010,7 +1010,7 @@ class Log:
             Count what would go, and change nothing.
         dedupe_buffer_bytes : int
             The most memory for the map of keys to offsets (``log.cleaner.dedupe.buffer.size``), 24 bytes a key. More
-            keys need more passes.
+            keys need more passes. While the map grows, the smaller one before it is kept.
         load_factor : float
             The part of the map that may be in use (``log.cleaner.io.buffer.load.factor``).
         on_progress : callable, optional
@@ -1051,7 +1051,8 @@ class Log:
                 if reason is not None:
                     return Cleaned(reason, plan.first_dirty_offset, plan.first_dirty_offset)
                 truncations = self._truncations
-                seen = CleanedLog(self._view.segments, self.log_start_offset, self._copied_producers, self._check_pass)
+                check = partial(self._check_pass, truncations)
+                seen = CleanedLog(self._view.segments, self.log_start_offset, self._copied_producers, check)
                 run = CleaningPass(
                     *(seen, plan, self.config, self.behaviour, now),
                     *(dedupe_buffer_bytes, load_factor, on_progress),
@@ -1074,15 +1075,15 @@ class Log:
         with self._lock:
             return self.producers()
 
-    def _check_pass(self) -> None:
-        """End a pass of the cleaner if the log is closed or about to be."""
-        if self._closing or self.closed:
+    def _check_pass(self, truncations: int) -> None:
+        """End a pass of the cleaner if the log is closed or about to be, or was truncated."""
+        if self._closing or self.closed or truncations != self._truncations:
             raise cleaner.Interrupted
 
     def _run(self, run: CleaningPass, truncations: int, dry_run: bool) -> Cleaned:
         """A pass of the cleaner, each group of segments swapped in as it is done."""
         reason, before, after = None, 0, 0
-        next_dirty = run.plan.first_dirty_offset
+        next_dirty, left = run.plan.first_dirty_offset, list(run.log.segments)
         try:
             run.map()
             for group in run.groups():
@@ -1090,23 +1091,38 @@ class Log:
                     run.filter(group, lambda _: None)
                 else:
                     self._swap_in(run.make(self.path, group), group, truncations, run.now_ms)
+                left = left[len(group) :]
                 before, after = before + len(group), after + 1
             if not dry_run:
                 with self._lock:
-                    self._check_pass()
-                    if truncations != self._truncations:
-                        raise cleaner.Interrupted
+                    self._check_pass(truncations)
                     with self._close_if_in_doubt():
                         self._entry.write_checkpoint(CLEANER_OFFSETS, run.cleaner.latest + 1)
                 next_dirty = run.cleaner.latest + 1
-        except cleaner.Interrupted:
+        except (cleaner.Interrupted, KtsError) as error:
+            if not isinstance(error, cleaner.Interrupted) and not self._has_overtaken(truncations, left):
+                raise
             reason = "the log was closed, or segments were truncated or deleted meanwhile"
+            self._remove_cleaned(left)
         finally:
             if after and not dry_run and self._listeners:
                 with self._lock:
                     if not self.closed:
                         self._follow_anew()
         return run.result(reason, next_dirty, after, before)
+
+    def _has_overtaken(self, truncations: int, left: Sequence[LogSegment]) -> bool:
+        """Whether the log changed under a pass, whose segments may have lost their files or got other bytes."""
+        with self._lock:
+            there, is_closed = set(map(id, self._view.segments)), self.closed or self._closing
+            return is_closed or truncations != self._truncations or not there.issuperset(map(id, left))
+
+    def _remove_cleaned(self, left: Sequence[LogSegment]) -> None:
+        """Remove the files of a pass that ended early, unless another process may have the directory."""
+        with self._lock:
+            if left and not self.closed:
+                with suppress(LogStorageError):
+                    cleaner.remove_cleaned(self.path, left[0].base_offset)
 
     def _swap_in(self, new: LogSegment, old: Sequence[LogSegment], truncations: int, now_ms: int) -> None:
         """Put a cleaned segment in the place of those that it was made of; a crash leaves these or that."""
@@ -1115,8 +1131,6 @@ class Log:
             there = set(map(id, segments[:-1]))
             if self._closing or self.closed or truncations != self._truncations or not there.issuperset(map(id, old)):
                 new.abandon()
-                if not self.closed:  # otherwise another process may have the directory
-                    cleaner.remove_cleaned(self.path, new.base_offset)
                 raise cleaner.Interrupted
             delay = self.config.file_delete_delay_ms
             with self._close_if_in_doubt():
@@ -1130,7 +1144,7 @@ class Log:
                         self._deletions.add(now_ms, delay, segment.delete)
                     local.sync_directory(self.path)
                     new.change_file_suffixes(".swap", "")
-                    new.trust.on_corrupt = partial(self._corrupt_indexes.append, new)
+                    new.trust.on_corrupt = self._corrupt_indexes.append
                     gone = set(map(id, old[1:]))
                     kept = (new if segment is old[0] else segment for segment in segments if id(segment) not in gone)
                     self._publish(tuple(kept))

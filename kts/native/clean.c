@@ -93,7 +93,11 @@ int kts_add_aborted(struct kts_producers *t, const struct kts_aborted *found, in
     }
     memcpy(list + t->aborted_count, found, (size_t)count * sizeof(struct kts_aborted));
     t->aborted_count = need;
-    qsort(list + t->next, (size_t)(need - t->next), sizeof(struct kts_aborted), by_first_offset);
+    for (int64_t i = need - count; i < need; i++)
+        if (i > t->next && by_first_offset(list + i - 1, list + i) > 0) {
+            qsort(list + t->next, (size_t)(need - t->next), sizeof(struct kts_aborted), by_first_offset);
+            break;
+        }
     return KTS_OK;
 }
 

@@ -81,3 +81,16 @@ def test_of_several_topics_the_compacted_ones_must_be_named(folder: Path) -> Non
     assert "--topic" in said and "2 (events, state)" in said and logs(folder) == before
     assert {one["topic"] for one in lines("clean", folder, "--topic", "state", "--json")} == {"state"}
     assert offsets(folder / "events-0") == [0, 1]
+
+
+def test_records_without_keys_go_only_where_the_policy_is_said(tmp_path: Path) -> None:
+    with kts.Log(tmp_path / "events-0", clock=lambda: T) as log:
+        log.append_rows({"timestamp": [T] * 3, "key": [b"a", None, None], "value": [b"1", b"2", b"3"]})
+        log.roll()
+    before = logs(tmp_path)
+    [told] = lines("clean", tmp_path, "--dry-run", "--json")
+    assert told["removed"]["without_key"] == 2
+    assert "2 records without a key" in run("clean", tmp_path, code=2).stderr
+    assert logs(tmp_path) == before
+    [done] = lines("clean", tmp_path, "--json", "--config", "cleanup.policy=compact")
+    assert done["recordsAfter"] == 1 and offsets(tmp_path / "events-0") == [0]

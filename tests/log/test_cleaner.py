@@ -522,3 +522,36 @@ def marker(*, commit: bool) -> bytes:
         producer_id=7,
         producer_epoch=0,
     )
+
+
+@pytest.mark.parametrize("how", ["truncate", "start anew", "delete", "reconfigure", "close"])
+def test_a_log_that_changes_under_a_pass_ends_it_and_is_no_fault(
+    how: str, opened: Callable[..., kts.Log], rng: random.Random
+) -> None:
+    log = opened({"cleanup.policy": "compact,delete", "file.delete.delay.ms": 0})
+    fill(log, rng, 300)
+    log.roll()
+
+    def change() -> None:
+        if how == "truncate":
+            log.truncate_to(150)
+            fill(log, rng, 10)
+        elif how == "start anew":
+            log.truncate_fully_and_start_at(1000)
+        elif how == "delete":
+            log.advance_log_start_offset(200)
+            log.delete_old_segments()
+        elif how == "reconfigure":
+            log.reconfigure(CONFIG | {"message.format.version": "0.10.2"})
+        else:
+            log.close()
+
+    todo = [change]
+    done = log.clean(force=True, on_progress=lambda _: todo.pop()() if todo else None)
+    assert not todo and done.reason is not None and "meanwhile" in done.reason
+    if how == "close":
+        return
+    assert not [path for path in os.listdir(log.path) if path.endswith((".cleaned", ".swap"))]
+    first, end = log.log_start_offset, log.log_end_offset
+    assert log.clean(force=True).reason in (None, "nothing can be cleaned")
+    assert (log.log_start_offset, log.log_end_offset) == (first, end)

@@ -45,7 +45,7 @@ class Partition:
         Called without arguments after appends, deletions of records and closing, in the thread that did it.
     failure : KtsError, optional
         Why the partition is offline. It stays offline until the next start.
-    uncleanable : KtsError, optional
+    uncleanable : str, optional
         Why the cleaner leaves it alone until the next start.
     """
 
@@ -67,7 +67,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.on_change: set[Callable[[], None]] = set()
         self.failure: KtsError | None = None
-        self.uncleanable: KtsError | None = None
+        self.uncleanable: str | None = None
         self._options = options
         self._tell = tell
         self._opening: threading.RLock

@@ -697,7 +697,7 @@ class Topics:
             if self.stops_cleaning:
                 raise Interrupted
 
-        errors: list[KtsError] = []
+        errors: list[KtsError | ValueError] = []
         for one in self.partitions():
             if self.closed or self.stops_cleaning:
                 break
@@ -712,8 +712,8 @@ class Topics:
                 )
             except LogClosedError:
                 continue
-            except KtsError as error:
-                one.uncleanable = error
+            except (KtsError, ValueError) as error:  # ValueError: no room for a key, by the settings
+                one.uncleanable = str(error)  # the error itself would keep the pass, with its memory and files
                 errors.append(error)
                 continue
             if cleaned.reason is None:
