@@ -324,8 +324,9 @@ class RangeReader:
         if found.rise and last - first == len(offsets) - 1:
             self.reached = last + 1 if first == expected else min(expected, first)
         else:
-            jump = int(np.flatnonzero(np.diff(offsets) != 1)[-1])
-            self.reached = min(int(offsets[jump]) + 1, int(offsets[jump + 1]))
+            falls = offsets[1:] < offsets[:-1]  # also where a sum went beyond 2^63-1
+            jump = int(np.flatnonzero((np.diff(offsets) != 1) | falls)[-1])
+            self.reached = max(min(int(offsets[jump]) + 1, int(offsets[jump + 1])), self.part.base_offset)
         return last + 1
 
     def is_past(self, found: DecodedSlice) -> bool:

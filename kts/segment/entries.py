@@ -129,12 +129,14 @@ class Batches:
         return self.rows
 
     def __getitem__(self, row: int) -> Entry:
+        if not 0 <= row < self.rows:
+            raise IndexError(f"expected one of {self.rows} entries, found {row}")
         return self._entries[row if self._chosen is None else int(self._chosen[row])]
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """A field of all entries, by its name in ``Entry``."""
         found = self._entries.column(name)
-        return found[: self.rows] if self._chosen is None else found[self._chosen]
+        return found[: self.rows] if self._chosen is None else found[self._chosen[: self.rows]]
 
     @property
     def wrappers(self) -> npt.NDArray[np.bool_]:
@@ -162,7 +164,7 @@ class Batches:
         """The same as rows of ``kts.scan_batches``."""
         if self._chosen is None:
             return header_rows(self._entries, self.rows)
-        return header_rows(self._entries, len(self._entries)).take(self._chosen)
+        return header_rows(self._entries, len(self._entries)).take(self._chosen[: self.rows])
 
     def records(self) -> memoryview:
         """The bytes up to the end of the last entry."""
@@ -225,7 +227,7 @@ class Slices:
                 if len(self._memory) < self._most:
                     self._memory = memoryview(bytearray(min(2 * len(self._memory), max(self.end - self.position, 0))))
                 continue
-            self.error = unreadable or entries.error
+            self.error = entries.error or unreadable
             if self.error is None:
                 self._make_room(data)
             elif self.error.reason == "PROPOSED_MAGIC" and self._is_sound(self.position):

@@ -254,7 +254,7 @@ class GrowingTimeIndex(GrowingIndex):
         self.store(self._entry.pack(timestamp_ms, relative))
         self.last_timestamp = timestamp_ms
         # As Kafka reads it back from the file, where a release cuts what does not fit.
-        self.last_offset = offset if relative <= INT32_MAX else self.base_offset + relative - 2**32
+        self.last_offset = self.base_offset + (relative if relative <= INT32_MAX else relative - 2**32)
 
     def takes(self, times: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64], most: int) -> bool:
         """Whether entries of these offsets and rising times can be added at once, where up to ``most`` may come."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
-from kts.arguments import INT64_MIN
 from kts.codec.columns import decode
 from kts.codec.layout import HEADER_BYTES, Entry, read_header
 from kts.errors import CorruptIndexError, CorruptRecordError
@@ -295,10 +294,9 @@ def _following(segment: Segment) -> list[Segment]:
     return [one for one in found if one.base_offset > segment.base_offset]
 
 
-def markers(segment: Segment, batches: Batches, first_offset: int = INT64_MIN) -> Iterator[Marker]:
-    """The transaction markers among the batches of a header scan that reach an offset."""
+def markers(segment: Segment, batches: Batches) -> Iterator[Marker]:
+    """The transaction markers among the batches of a header scan."""
     control = batches.column("control") & (batches.column("producer_id") >= 0)
-    control &= batches.column("last_offset") >= first_offset
     for row in np.flatnonzero(control).tolist():
         position, producer = int(batches.column("position")[row]), int(batches.column("producer_id")[row])
         yield from _markers_in(segment, position, batches.entry(row), producer)
@@ -456,9 +454,9 @@ def log_end_offset(log: ReadablePartition, *, skip_damage: bool = False) -> int:
 
 
 def _follow(segment: Segment, batches: Batches, start: int, still_open: dict[int, int]) -> None:
-    ends = {marker.offset: marker for marker in markers(segment, batches, start)}
-    rows = batches.column("transactional") & (batches.column("last_offset") >= start)
-    columns = (batches.column(name)[rows].tolist() for name in ("base_offset", "last_offset", "producer_id", "control"))
+    rows = batches.only(batches.column("transactional") & (batches.column("last_offset") >= start))
+    ends = {marker.offset: marker for marker in markers(segment, rows)}
+    columns = (rows.column(name).tolist() for name in ("base_offset", "last_offset", "producer_id", "control"))
     for base, last, producer, control in zip(*columns, strict=True):
         if not control:
             still_open.setdefault(producer, base)

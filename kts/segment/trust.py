@@ -6,8 +6,9 @@ closed. Any other one is compared with the log when an answer first needs it.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kts.behaviour import Behaviour
 from kts.segment.confirmation import backwards, confirmed_place, confirmed_time, entry_at
@@ -52,20 +53,21 @@ class IndexTrust:
     corrupt : str or None
         Why an index is corrupt: no entry that is not confirmed is used, and both must be rebuilt.
     on_corrupt : callable
-        Called once, when an index proves corrupt.
+        Called once with the segment, when an index proves corrupt.
     """
 
     def __init__(self, segment: IndexedLog) -> None:
-        self._segment = segment
+        self._itself = weakref.ref(segment)  # no cycle: a segment that is let go of closes its files
+        self._segment: IndexedLog = weakref.proxy(segment)
         self.sealed: Sealed | None = None
         self.corrupt: str | None = None
-        self.on_corrupt: Callable[[], None] = lambda: None
+        self.on_corrupt: Callable[[Any], None] = lambda segment: None
 
     def mark_corrupt(self, why: str) -> None:
         """Mark the indexes corrupt."""
         if self.corrupt is None:
             self.corrupt = why
-            self.on_corrupt()
+            self.on_corrupt(self._itself())
 
     def rebuilt(self) -> None:
         """The indexes were rebuilt from the log."""

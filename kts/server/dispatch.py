@@ -46,7 +46,8 @@ class Answering:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._private = broker.private.layouts
-        self._offered = offered(broker.config.named_release)
+        # An old inter.broker.protocol.version announces fewer versions, and takes what a migration may still send.
+        self._offered = offered(broker.config.release or None)
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="kts-slow")
 
     def close(self) -> None:

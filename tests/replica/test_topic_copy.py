@@ -47,7 +47,12 @@ def test_the_leaders_settings_as_far_as_a_log_has_them() -> None:
         "cleanup.policy": "later,delete",
     }
     found = log_settings(described, None, told.append)
-    assert found == {"retention.ms": "5", "segment.bytes": "300", "message.format.version": "3.0-IV1"}
+    assert found == {
+        "retention.ms": "5",
+        "segment.bytes": "300",
+        "message.format.version": "3.0-IV1",
+        "min.cleanable.dirty.ratio": "0.5",
+    }
     assert told == [
         "the leader's cleanup.policy: expected compact, delete or both, found 'later,delete'; the default is taken"
     ]

@@ -17,6 +17,7 @@ from kts.segment.damage import SearchBudget, header_scan, next_sound_entry
 from kts.segment.search import offset_for_timestamp
 from kts.segment.segment import Segment, segment_of_file
 from kts.segment.transactions import last_stable_offset, log_end_offset
+from kts.store.local import File
 
 
 def segment(tmp_path: Path, *parts: bytes) -> Segment:
@@ -133,3 +134,44 @@ def test_no_damage_costs_more_than_a_few_times_its_length(kind: str, tmp_path: P
     with pytest.warns(UserWarning):
         assert offsets(one.path, on_error="skip") == [7]
     assert list(verify(one.path))
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_offsets_beyond_the_last_one_end_no_scan_in_a_foreign_error(on_error: str, tmp_path: Path) -> None:
+    """No CRC covers the base offset: a record after 2^63-1 has the least offset."""
+    (tmp_path / "t-0").mkdir()
+    data = bytearray(kts.encode({"value": [b"a", b"b"]}))
+    data[:8] = struct.pack(">q", 2**63 - 1)
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(data + kts.encode({"value": [b"c"]}, base_offset=2))
+    read = kts.scan(tmp_path / "t-0", columns=["value"], on_error=on_error)
+    assert read.read_all()["value"].to_pylist() == [b"c"], "the others are told, as offsets that are not in order"
+
+
+def test_what_lies_between_damage_and_bytes_that_cannot_be_read_is_found(tmp_path: Path) -> None:
+    """Both are in one slice: the first one is told, and reading goes on behind it."""
+    parts = [kts.encode({"value": [b"x" * 50]}, base_offset=offset) for offset in range(10)]
+    size, data = len(parts[0]), bytearray(b"".join(parts))
+    data[3 * size + 8 : 3 * size + 12] = (3).to_bytes(4, "big")
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(data)
+    hole = 5 * size + 10, 6 * size
+
+    class Holed(File):
+        def read(self, position: int, count: int) -> bytes:
+            if position < hole[1] and position + count > hole[0]:
+                raise CorruptRecordError("these bytes cannot be read", position=max(position, hole[0]))
+            return super().read(position, count)
+
+        def read_into(self, memory: memoryview, position: int) -> int:
+            found = self.read(position, len(memory))
+            memory[: len(found)] = found
+            return len(found)
+
+    segment = Segment(str(path), "t", 0, 0)
+    with Holed(str(path)) as file:
+        scan = header_scan(segment, 0, 0, True, file=file)
+        found = [offset for batches in scan for offset in batches.column("last_offset").tolist()]
+        assert found == [0, 1, 2, 4, 6, 7, 8, 9]
+        with pytest.raises(CorruptRecordError, match="size 3 is below") as raised:
+            list(header_scan(segment, 0, 0, False, file=file))
+        assert raised.value.position == 3 * size

@@ -130,6 +130,11 @@ def test_an_offset_that_does_not_fit_is_refused_where_kafka_3_9_does_and_cut_whe
     index.cut(0)
     index.append(far + 2**31 + 7, 9)
     assert index.read() == struct.pack(">ii", 7, 9)
+    times = time_index(tmp_path, generation="0.10.2", shipped=True)
+    times.maybe_append(5, far + 2**31 + 7)
+    assert times.last_offset == BASE + 7, "as it is read back from the file"
+    times.maybe_append(6, BASE + 8)
+    assert times.entries == 2
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)

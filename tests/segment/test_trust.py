@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 import kts
@@ -25,7 +27,7 @@ def written(path: Path) -> LogSegment:
 def reopened(path: Path) -> LogSegment:
     segment = LogSegment(str(path / "t-0"), 0, {"index.interval.bytes": 0}, now_ms=NOW)
     segment.found = []  # type: ignore[attr-defined]
-    segment.trust.on_corrupt = lambda: segment.found.append(segment.trust.corrupt)  # type: ignore[attr-defined]
+    segment.trust.on_corrupt = lambda it: it.found.append(it.trust.corrupt)  # type: ignore[attr-defined]
     return segment
 
 
@@ -94,3 +96,15 @@ def test_a_rebuild_forgets_that_an_index_was_corrupt(tmp_path: Path) -> None:
     assert positions(segment) != expected and segment.trust.corrupt is not None
     segment.recover()
     assert segment.trust.corrupt is None and positions(segment) == expected
+
+
+def test_a_segment_that_is_let_go_of_is_gone_at_once(tmp_path: Path) -> None:
+    segment = written(tmp_path)
+    positions(segment)
+    gone = weakref.ref(segment)
+    gc.disable()
+    try:
+        del segment
+        assert gone() is None
+    finally:
+        gc.enable()
