@@ -256,7 +256,7 @@ cdef class Inflater:
         if e.codec == KTS_ZSTD:
             return self.zstd_frames(e.payload, e.payload_size, limit)
         with gil:
-            raise NotImplementedError(f"codec {e.codec} has a row in native/codecs.h, and is not read here")
+            raise damaged(f"codec {e.codec} has no decompressor here", "BAD_CODEC")
 
     cdef int run(self, const CEntry* e, int64_t limit) except -1:
         try:
