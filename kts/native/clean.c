@@ -334,15 +334,19 @@ static inline int is_packed(const struct kts_entry *e) {
     return e->codec != 0 && !(e->magic == 2 && e->count == 0 && e->payload_size == 0);
 }
 
+static int next_checked(const struct kts_cleaning *c, const uint8_t *data, int64_t size, int64_t at,
+                        struct kts_entry *e, struct kts_error *err) {
+    const int status = kts_next_entry(data, size, at, e, err);
+    return status == KTS_OK && kts_check_entry(e, c->verify, err) ? KTS_FAILED : status;
+}
+
 int kts_map_entries(struct kts_cleaning *c, const uint8_t *data, int64_t size, int64_t *at, struct kts_entry *e,
                     struct kts_error *err) {
     int status;
     for (;;) {
-        status = kts_next_entry(data, size, *at, e, err);
+        status = next_checked(c, data, size, *at, e, err);
         if (status != KTS_OK)
             return status;
-        if (kts_check_entry(e, c->verify, err))
-            return KTS_FAILED;
         if (is_control(e)) {
             if (is_packed(e))
                 return KTS_INFLATE;
@@ -726,11 +730,9 @@ int kts_filter_entries(struct kts_cleaning *c, const uint8_t *data, int64_t size
                        struct kts_error *err) {
     int status;
     for (;;) {
-        status = kts_next_entry(data, size, *at, e, err);
+        status = next_checked(c, data, size, *at, e, err);
         if (status != KTS_OK)
             return status;
-        if (kts_check_entry(e, c->verify, err))
-            return KTS_FAILED;
         if (is_control(e) && is_packed(e))
             return KTS_INFLATE;
         if (judge_entry(c, e, e->payload, e->payload_size, err))
