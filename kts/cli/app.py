@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from io import BufferedWriter, FileIO, TextIOWrapper
+from types import FrameType
 from typing import Any
 
 import click
@@ -54,6 +55,10 @@ COMMANDS = {
     "follow": "follow",
 }
 ABOUT_KTS = {"demo": "demo", "help": "help", "completion": "completion"}  # commands that read no data of yours
+
+
+_IMPORTING = "<frozen importlib._bootstrap>"
+_Handler = Callable[[int, FrameType | None], Any]
 
 
 class WithoutPandas(MetaPathFinder):
@@ -157,7 +162,7 @@ def interruptible() -> Iterator[None]:
     before = signal.getsignal(signal.SIGINT)
     ours = getattr(before, "__module__", None) == "kts_command"
     if ours:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _when_imported(signal.default_int_handler))
     try:
         yield
     finally:
@@ -175,11 +180,32 @@ def stopped_by_sigterm() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, stop)
+    before = signal.signal(signal.SIGTERM, _when_imported(stop))
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _when_imported(handle: _Handler) -> _Handler:
+    """A handler that lets an import come to its end, for two seconds at most: pyarrow imports modules at its first
+    array and drops what is raised there, and with it the signal."""
+    puts_off = 100
+
+    def later(number: int, frame: FrameType | None) -> None:
+        nonlocal puts_off
+        at = frame
+        while at is not None and at.f_code.co_filename != _IMPORTING:
+            at = at.f_back
+        if at is None or not puts_off:
+            handle(number, frame)
+            return
+        puts_off -= 1
+        again = threading.Timer(0.02, signal.pthread_kill, (threading.main_thread().ident, number))
+        again.daemon = True
+        again.start()
+
+    return later
 
 
 EPILOG = """\b

@@ -147,11 +147,12 @@ def test_an_interrupted_dump_leaves_nothing_behind(
 
 INTERRUPTED_AT = """
 import os, signal, sys
-target = sys.argv.pop(1)
+target, number = sys.argv.pop(1), signal.SIGINT
 class Interrupt:
     def find_spec(self, name, path=None, module=None):
-        if name == target:
-            os.kill(os.getpid(), signal.SIGINT)
+        if name == target and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), number)
 import kts_command
 sys.meta_path.insert(0, Interrupt())
 kts_command.main()
@@ -164,6 +165,19 @@ def test_ctrl_c_while_modules_are_imported_ends_quietly(module: str, tmp_path: P
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 130
     assert done.stderr in ("", "kts: interrupted\n")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_during_an_import_of_pyarrow_is_not_lost(
+    number: signal.Signals, code: int, long_log: Path, tmp_path: Path
+) -> None:
+    """A second: pyarrow imports dateutil at its first array, and drops what is raised there."""
+    program = INTERRUPTED_AT.replace("signal.SIGINT", f"signal.{number.name}")
+    output = tmp_path / "x.jsonl"
+    command = [sys.executable, "-c", program, "dateutil.relativedelta", "dump", str(long_log), "-o", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == code
     assert not list(tmp_path.iterdir())
 
 
