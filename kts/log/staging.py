@@ -297,7 +297,11 @@ class StagedWriter:
             rows = pa.concat_tables(parts)
             if self._sort:
                 rows = self._sorted(key, rows)
-            self._log(key).append_rows(rows, **self._rows)
+            log = self._log(key)
+            try:
+                log.append_rows(rows, **self._rows)
+            except KtsError as error:
+                raise _of_partition(error, key, log.log_end_offset) from error.__cause__
         self._waiting.clear()
         self._waiting_bytes = 0
 
@@ -421,6 +425,13 @@ def commit(
         return done
     finally:
         held.leave(clean=is_clean)
+
+
+def _of_partition(error: KtsError, key: TopicPartition, written: int) -> KtsError:
+    """The error of rows, with the partition and how many of its rows the task wrote before them."""
+    error.message = f"{key}{f', after {written} rows' if written else ''}: {error.message}"
+    error.args = (error.message,)
+    return error
 
 
 def remove_staging(directory: str, *, write_id: str | None = None, stream: str | None = None, batch: int = -1) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from kts.arguments import INT32_MAX, suggestion
+from kts.behaviour import GENERATIONS
 from kts.codec.rows import row_times
 from kts.compression import CODEC_NAMES
 from kts.config import TIMESTAMP_TYPES, LogConfig
@@ -33,7 +34,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Row
     from pyspark.sql.types import StructType
 
-OPTIONS = ("path", "topic", "compression.type", "batch.size", "num.partitions", "sortBy", "timestampType", "timeUnit")
+OPTIONS = (
+    "path",
+    "topic",
+    "compression.type",
+    "batch.size",
+    "num.partitions",
+    "sortBy",
+    "timestampType",
+    "timeUnit",
+    "release",
+)
 _OF_SPARK = ("checkpointlocation", "queryname")  # which it passes on
 _TIMESTAMP_TYPE = "message.timestamp.type"
 ROWS = 10_000  # of Spark 4.0's streams, which have no Arrow batches, that are made columns at a time
@@ -64,7 +75,7 @@ class WriteOptions:
     partitions: int
     sort: bool
     unit: str | None
-    config: dict[str, str]
+    config: LogConfig
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -78,22 +89,25 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     raw = {name.lower(): str(value) for name, value in given.items()}
     read = Values(raw)
     own = {name.lower() for name in OPTIONS}
-    config = {name: text.strip() for name, text in raw.items() if name not in own and name not in _OF_SPARK}
-    headers = config.pop("includeheaders", "true")  # of Spark's Kafka sink, which writes a column headers anyway
+    settings = {name: text.strip() for name, text in raw.items() if name not in own and name not in _OF_SPARK}
+    headers = settings.pop("includeheaders", "true")  # of Spark's Kafka sink, which writes a column headers anyway
     if headers.lower() not in ("true", "false"):
         raise wrong("includeHeaders", "true or false", headers)
-    for name in config:
+    for name in settings:
         _refuse_others(name)
     kind = read.text("timestampType")
     if kind is not None:
         if kind not in TIMESTAMP_TYPES:
             raise wrong("timestampType", " or ".join(TIMESTAMP_TYPES), kind)
-        if config.setdefault(_TIMESTAMP_TYPE, kind) != kind:
+        if settings.setdefault(_TIMESTAMP_TYPE, kind) != kind:
             raise ValueError(f"options timestampType and {_TIMESTAMP_TYPE} contradict each other: give one of them")
+    release = read.text("release")
+    if release not in (None, *GENERATIONS):
+        raise wrong("release", " or ".join(GENERATIONS), release or "")
     try:
-        LogConfig.of(config)
+        config = LogConfig.of(settings, release=release)
     except (TypeError, ValueError) as error:
-        hint = suggestion(next(iter(config)), OPTIONS) if len(config) == 1 else None
+        hint = suggestion(next(iter(settings)), OPTIONS) if len(settings) == 1 else None
         raise ValueError(f"option {error}{'' if hint is None else f'; {hint}'}") from error
     if not raw.get("path", "").strip():
         raise ValueError(

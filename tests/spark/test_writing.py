@@ -41,9 +41,10 @@ def test_options_are_those_of_sparks_kafka_sink_and_of_kafkas_topics(parse: Call
         **{"timestamptype": "LogAppendTime", "segment.bytes": "1000000", "message.format.version": "3.0"},
     )
     assert (options.compression, options.batch_bytes, options.partitions, options.sort) == ("zstd", 65536, 4, True)
-    config = kts.LogConfig.of(options.config)
+    config = options.config
     assert (config.message_timestamp_type, config.segment_bytes, config.magic) == ("LogAppendTime", 1_000_000, 2)
-    assert parse(checkpointlocation="/x", queryname="q").config == {}
+    assert parse(checkpointlocation="/x", queryname="q").config == kts.LogConfig()
+    assert parse(release="4.3").config == kts.LogConfig(release="4.3")
     assert parse(**{"compression.type": "uncompressed"}).compression == "none"
     assert (parse().batch_bytes, parse().compression, parse().partitions) == (16384, "none", 1)
 
@@ -68,6 +69,9 @@ def test_options_are_those_of_sparks_kafka_sink_and_of_kafkas_topics(parse: Call
         ),
         ({"num.partitions": "0"}, "option num.partitions: expected a whole number above 0"),
         ({"num.partitions": "2147483648"}, "option num.partitions: expected .* up to 2147483647, found '2147483648'"),
+        ({"release": "4"}, "option release: expected 0.10.2 or 3.9 or 4.3, found '4'"),
+        ({"release": "4.3", "segment.bytes": "1000"}, "segment.bytes: expected"),
+        ({"release": "4.3", "message.format.version": "3.0"}, "message.format.version"),
         ({"batch.size": "0"}, "option batch.size: expected a size in bytes"),
     ],
 )
@@ -209,6 +213,17 @@ def test_a_write_whose_task_fails_leaves_nothing(spark: SparkSession, tmp_path: 
     assert aside(tmp_path) == []
     with pytest.raises(FileNotFoundError, match="no partition directories"):
         kts.open_log_dirs(tmp_path)
+
+
+def test_rows_that_a_release_refuses_are_named_and_nothing_is_written(spark: SparkSession, tmp_path: Path) -> None:
+    """Two jobs: the hour of Kafka 4.3 is the difference between them."""
+    ahead = "cast(unix_millis(current_timestamp()) + if(id = 2, 7200000, 0) as bigint)"
+    frame = spark.range(5).selectExpr("'v' as value", f"{ahead} as timestamp").coalesce(1)
+    with pytest.raises(Exception, match=r"InvalidTimestampError: t-0: row 2: timestamp \d+ is out of range"):
+        save(frame, tmp_path, topic="t", release="4.3")
+    assert aside(tmp_path) == [] and not (tmp_path / "t-0").exists()
+    save(frame, tmp_path, topic="t", release="3.9")
+    assert kts.scan(tmp_path).read_all().num_rows == 5
 
 
 def test_overwriting_and_unknown_options_are_refused(spark: SparkSession, tmp_path: Path) -> None:
