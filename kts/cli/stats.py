@@ -6,18 +6,40 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import partial
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import click
 
+from kts.behaviour import GENERATIONS
+from kts.config import LogConfig
 from kts.segment.rereading import settled
-from kts.times import STEPS_MS, first_moment, offset_ms
+from kts.times import STEPS_MS, first_moment, offset_ms, wall_clock
 
-from .inputs import filter_options, json_option, log_bytes, open_logs, tiered_paths_argument
-from .output import expand_option, note, print_json, print_line, print_table, progress, room_beside, show_bytes
-from .times import chosen_zone, length_callback, show_length, show_time, zone_option
+from .inputs import (
+    config_of,
+    config_option,
+    filter_options,
+    json_option,
+    log_bytes,
+    open_logs,
+    parse_settings,
+    tiered_paths_argument,
+)
+from .output import (
+    FINDINGS,
+    FINE,
+    expand_option,
+    note,
+    print_json,
+    print_line,
+    print_table,
+    progress,
+    room_beside,
+    show_bytes,
+)
+from .times import chosen_zone, length_callback, resolve, show_length, show_time, zone_option
 from .unstable import print_open_transactions, unstable_of
 from .work import on_each, one_by_one, spark_option
 
@@ -38,6 +60,7 @@ Examples:
   kts stats DIR --by 1d --tz Europe/Berlin
   kts stats DIR --by 15m --json
   kts stats DIR --timestamps
+  kts stats DIR --check-release 4.3
 
 Nothing is decompressed. A batch counts at its greatest timestamp, with all its records and bytes. The header of a
 compressed v0 or v1 wrapper message does not say how many messages are inside: they are counted by offsets, which is
@@ -47,6 +70,11 @@ count as bytes, not as records. Open transactions follow: the producer, the firs
 --timestamps reads every record instead, and counts those with a timestamp that Kafka cannot tell from something else:
 -1 (no timestamp, or 1969-12-31T23:59:59.999Z), times before 1970, and of these the numbers that a client cannot search
 for, because ListOffsets means something else by them. Batches marked with hasTimestamp (kts convert) are counted too.
+
+--check-release 4.3 counts the records that a broker of that release would refuse, if a producer sent them now as they
+are: by rule and by day of their timestamps (--by). --config gives the topic's settings, --now the broker's clock. A
+record counts once, for the first of: message format, size of its batch, key, timestamp. The exit code is 1 if there are
+any.
 """
 
 
@@ -127,7 +155,9 @@ class Intervals:
 @click.command("stats", short_help="Records and bytes per hour, from headers alone.", epilog=EPILOG)
 @tiered_paths_argument
 @filter_options
-@click.option("--by", metavar="LENGTH", default="1h", callback=length_callback, help="15m, 1h, 1d, ... Default 1h.")
+@click.option(
+    "--by", metavar="LENGTH", callback=length_callback, help="15m, 1h, 1d, ... Default 1h; 1d with --check-release."
+)
 @click.option(
     "--per",
     type=click.Choice(GROUPS),
@@ -136,6 +166,14 @@ class Intervals:
 )
 @zone_option
 @click.option("--timestamps", is_flag=True, help="Count timestamps of -1, before 1970, and ListOffsets' numbers.")
+@click.option(
+    "--check-release",
+    "release",
+    type=click.Choice(GENERATIONS),
+    help="Count what a broker of this release would refuse, as --check-release 4.3.",
+)
+@config_option
+@click.option("--now", metavar="TIME", help="The broker's clock, with --check-release. Default: now.")
 @spark_option
 @expand_option
 @json_option
@@ -143,23 +181,37 @@ def command(
     paths: tuple[str, ...],
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
-    by: int,
+    by: int | None,
     per: str,
     timestamps: bool,
+    release: str | None,
+    settings: tuple[str, ...],
+    now: str | None,
     master: str | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Count records and bytes per hour, or any other length of time, with a bar per row.
 
     Intervals start at UTC hours and days, or with --tz at those that clocks show there: a day on which they change has
     23 or 25 hours. Batches without a timestamp have a row of their own.
     """
+    if release is None and (settings or now is not None):
+        raise click.UsageError(f"{'--config' if settings else '--now'} is for --check-release; give a release, as 4.3")
+    if release is not None and timestamps:
+        raise click.UsageError("--timestamps and --check-release count different things; leave out one")
     logs = open_logs(paths, topics=topics, partitions=partitions)
     if timestamps:
         print_timestamps(logs, per, master, as_json)
-        return
+        return FINE
+    zone = chosen_zone()
+    if release is not None:
+        asked = resolve(now, "--now", None, None)
+        config = config_of(parse_settings(settings), release)
+        check = Check(config, wall_clock() if asked is None else asked, Intervals(by or STEPS_MS["d"], zone))
+        return print_refused(logs, check, per, master, as_json)
+    by = by or STEPS_MS["h"]
     groups: dict[tuple[str | int, ...], dict[int | None, Row]] = {}
-    intervals, transactional = Intervals(by, chosen_zone()), dict[tuple[str, int], Any]()
+    intervals, transactional = Intervals(by, zone), dict[tuple[str, int], Any]()
     with progress("headers", log_bytes(logs), quiet=master is not None) as advance:
         work = partial(counted, intervals)
         for log, counts in on_each(logs, work, one_by_one, advance, master=master, parts=True):
@@ -172,10 +224,11 @@ def command(
         for group, rows in groups.items():
             for start, row in in_order(rows):
                 print_json(dict(zip(GROUPS[1:], group, strict=False)) | as_object(start, intervals, row))
-        return
+        return FINE
     for group, rows in groups.items():
         print_group("-".join(map(str, group)), rows, intervals)
     print_open_transactions(with_open_transactions(transactional.values()))
+    return FINE
 
 
 def with_open_transactions(logs: Iterable[PartitionLog]) -> Iterator[dict[str, Any]]:
@@ -234,6 +287,59 @@ def print_timestamps(logs: Sequence[PartitionLog], per: str, master: str | None,
         click.echo(f"total: {found.records:,} records, {found.marked:,} of them in batches with hasTimestamp")
         if found.minus_one_of_magic_0:
             note(f"-1: {found.minus_one_of_magic_0:,} of these are of magic 0, which has no timestamps")
+
+
+class Check(NamedTuple):
+    """What ``--check-release`` asks."""
+
+    config: LogConfig
+    now_ms: int
+    intervals: Intervals
+
+
+def print_refused(logs: Sequence[PartitionLog], check: Check, per: str, master: str | None, as_json: bool) -> int:
+    """Print the records that a broker would refuse, by group, rule and interval."""
+    found = dict[tuple[Any, ...], tuple[int, tuple[str, int, int]]]()
+    with progress("headers", log_bytes(logs), quiet=master is not None) as advance:
+        done = on_each(logs, partial(refused_of, check), one_by_one, advance, master=master, parts=True)
+        for log, parts in done:
+            group = (log.topic, log.partition)[: GROUPS.index(per)]
+            for one in chain.from_iterable(parts):
+                key = (group, one.rule, one.start_ms)
+                records, first = found.get(key, (0, (log.topic, log.partition, one.first_offset)))
+                found[key] = records + one.records, first
+    ordered = sorted(found.items(), key=lambda one: (one[0][0], one[0][1].name, one[0][2] is not None, one[0][2] or 0))
+    total, intervals = sum(records for _, (records, _) in ordered), check.intervals
+    release = check.config.release
+    if as_json:
+        for (group, rule, start), (records, first) in ordered:
+            what = {"rule": rule.name, "error": rule.error.__name__, "start": start}
+            where = dict(zip((*GROUPS[1:], "offset"), first, strict=True))
+            day = {"startTime": None if start is None else show_time(start), "records": records, "first": where}
+            print_json(dict(zip(GROUPS[1:], group, strict=False)) | what | day)
+        return FINDINGS if total else FINE
+    for group, rows in groupby(ordered, key=lambda one: one[0][0]):
+        if group:
+            print_line("-".join(map(str, group)))
+        cells = [
+            (rule.name, rule.error.__name__, "no timestamp" if start is None else label_of(start, intervals))
+            + (f"{records:,}", "{}-{}, offset {}".format(*first))
+            for (_, rule, start), (records, first) in rows
+        ]
+        print_table(("rule", "error", f"from ({intervals.zone or 'UTC'})", "records", "first"), cells, right=(3,))
+    click.echo(
+        f"Kafka {release} would refuse {total:,} records" if total else f"Kafka {release} would take every record"
+    )
+    if any(rule.name.startswith("message format") for _, rule, _ in found):
+        note("next: kts convert writes them in a newer message format")
+    return FINDINGS if total else FINE
+
+
+def refused_of(check: Check, log: PartitionLog, advance: Callable[[int], None]) -> Iterator[list[Any]]:
+    """What a broker would refuse of a partition."""
+    from kts.offline.release_check import check_release
+
+    yield check_release(log, check.config, check.now_ms, check.intervals.starts_of, advance)
 
 
 def first_of(first: dict[int, tuple[str, int, int]], number: int) -> str:

@@ -101,9 +101,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
             raise wrong("timestampType", " or ".join(TIMESTAMP_TYPES), kind)
         if settings.setdefault(_TIMESTAMP_TYPE, kind) != kind:
             raise ValueError(f"options timestampType and {_TIMESTAMP_TYPE} contradict each other: give one of them")
-    release = read.text("release")
-    if release not in (None, *GENERATIONS):
-        raise wrong("release", " or ".join(GENERATIONS), release or "")
+    release = None if read.text("release") is None else read.choice("release", GENERATIONS)
     try:
         config = LogConfig.of(settings, release=release)
     except (TypeError, ValueError) as error:
