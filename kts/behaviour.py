@@ -13,6 +13,7 @@ from .arguments import INT64_MAX, INT64_MIN, boolean, choice
 from .model import NO_TIMESTAMP
 
 NOTHING = INT64_MIN - 1  # earlier than every timestamp
+FUTURE_BY_FILE = "KAFKA-20609"  # a rule of retention, later than the releases; for topics that are copied to tiers
 
 
 # --- the rules of time ------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kts.behaviour import GENERATIONS, Behaviour
+from kts.behaviour import FUTURE_BY_FILE, GENERATIONS, Behaviour
 from kts.errors import KtsError
 from kts.times import parse_length, wall_clock
 
@@ -39,12 +39,19 @@ Examples:
   kts retention DIR/orders-0 --retention-ms -1 --retention-bytes 1000000
   kts retention DIR --topic orders --log-start-offset 500 --partition 0 --json
   kts retention DIR/orders-0 --config segment.ms=3600000
+  kts retention DIR/orders-0 --release 4.3 --rule KAFKA-20609 --retention-ms 1d
 
 Nothing is deleted. A segment is deleted when its largest timestamp (its file's modification time if no record has one)
 is more than retention.ms ago and all segments before it are deleted too: one timestamp from the future keeps all later
 segments. All records count as replicated; an empty active segment stays.
 The settings are those that kts serve keeps in DIR (kts-topics.json), or else Kafka's defaults; options and --config
-replace them. A line on stderr says if segment.ms and the limits of timestamps can make segments of one message.
+replace them.
+
+--rule KAFKA-20609 is for topics whose segments are copied to tiered storage, in releases after 4.3.1: there a segment
+with a time from the future expires by the modification time of its file. Give their local.retention.ms as
+--retention-ms; a broker also waits until a segment is copied.
+
+A line on stderr says if segment.ms and the limits of timestamps can make segments of one message.
 """
 
 
@@ -86,6 +93,13 @@ def ms_callback(ctx: click.Context, param: click.Parameter, value: str | None) -
     default="3.9",
     help="Apply the rules of this release of Kafka, as 4.3. Default 3.9.",
 )
+@click.option(
+    "--rule",
+    "rules",
+    type=click.Choice([FUTURE_BY_FILE]),
+    multiple=True,
+    help="Also apply a rule that is later than the releases; see below.",
+)
 @config_option
 @zone_option
 @spark_option
@@ -102,6 +116,7 @@ def command(
     log_start_offset: int | None,
     cleanup_policy: str | None,
     release: str,
+    rules: tuple[str, ...],
     settings: tuple[str, ...],
     master: str | None,
     as_json: bool,
@@ -129,7 +144,7 @@ def command(
             note(warning)
 
     rows, code = list[dict[str, Any]](), FINE
-    work = partial(rows_or_error, configs, now_ms, log_start_offset)
+    work = partial(rows_or_error, configs, now_ms, log_start_offset, FUTURE_BY_FILE in rules)
     for log, found in on_each(logs, work, one_by_one, lambda amount: None, master=master):
         for one in found:
             if isinstance(one, KtsError):
@@ -186,6 +201,7 @@ def rows_or_error(
     configs: dict[tuple[str, str], LogConfig],
     now_ms: int,
     log_start_offset: int | None,
+    future_by_file: bool,
     log: PartitionLog,
     advance: Callable[[int], None],
 ) -> Iterator[list[dict[str, Any]] | KtsError]:
@@ -194,7 +210,8 @@ def rows_or_error(
     from kts.segment.rereading import settled
 
     config = configs[home_of(log), log.topic]
-    policy = RetentionPolicy(config.retention_ms, config.retention_bytes, config.deletes, config.behaviour())
+    limits = config.retention_ms, config.retention_bytes
+    policy = RetentionPolicy(*limits, config.deletes, config.behaviour(), future_by_file)
     try:
         yield settled(lambda: partition_rows(log, policy, config, now_ms, log_start_offset))
     except KtsError as error:
@@ -208,7 +225,7 @@ def partition_rows(
     from kts.log import policies
 
     log = log.listed()
-    facts = policies.facts_of(log, config.times)
+    facts = policies.facts_of(log, config.times, file_times=policy.future_by_file)
     if log_start_offset is not None:
         facts = facts._replace(log_start_offset=max(log_start_offset, facts.log_start_offset))
     paths = [segment.path for segment in log.segments]

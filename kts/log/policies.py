@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kts.arguments import INT32_MAX, INT64_MAX
-from kts.behaviour import DEFAULT, KAFKA_TIMES, Behaviour, TimeRules
+from kts.behaviour import DEFAULT, FUTURE_BY_FILE, KAFKA_TIMES, Behaviour, TimeRules
 from kts.config import DIFFERENCE, LogConfig, extension
 from kts.dataset.partition import PartitionLog
 from kts.segment.rereading import settled
@@ -25,6 +25,7 @@ class SegmentFacts(NamedTuple):
     size_bytes: int
     largest_timestamp_ms: int  # the greatest in it, else the file's modification time
     from_file: bool = False  # True: no record has a timestamp; it is the modification time
+    modified_ms: int | None = None  # the file's modification time; None where it is not known
 
 
 class LogFacts(NamedTuple):
@@ -43,6 +44,7 @@ class RetentionPolicy(NamedTuple):
     retention_bytes: int = -1
     deletes: bool = True  # ``cleanup.policy`` contains ``delete``
     behaviour: Behaviour = DEFAULT
+    future_by_file: bool = False  # a segment with a time from the future expires by its file's time (KAFKA-20609)
 
 
 class Outlook(NamedTuple):
@@ -55,28 +57,31 @@ class Outlook(NamedTuple):
     why: str
 
 
-def facts_of(log: PartitionLog, rules: TimeRules = KAFKA_TIMES) -> LogFacts:
+def facts_of(log: PartitionLog, rules: TimeRules = KAFKA_TIMES, *, file_times: bool = False) -> LogFacts:
     """The facts of a partition as a broker that has just started would see them, with everything replicated.
 
     Parameters
     ----------
     rules : TimeRules
         Which numbers are times in the topic.
+    file_times : bool
+        Also the modification times of the files, for ``RetentionPolicy.future_by_file``.
 
     Notes
     -----
     The largest timestamp of a closed segment is that of its last time index entry. Without timestamps it is the
     modification time of its file, which a copy may have changed.
     """
-    return settled(lambda: _facts_of(log.listed(whole=True), rules))
+    return settled(lambda: _facts_of(log.listed(whole=True), rules, file_times))
 
 
-def _facts_of(log: PartitionLog, rules: TimeRules) -> LogFacts:
+def _facts_of(log: PartitionLog, rules: TimeRules, file_times: bool) -> LogFacts:
     segments = log.segments
     found = []
     for segment in segments:
         time, from_file = largest_ms(segment, segment is segments[-1], rules)
-        found.append(SegmentFacts(segment.base_offset, segment.size_bytes, time, from_file))
+        modified_ms = segment.modified_ms if file_times else None
+        found.append(SegmentFacts(segment.base_offset, segment.size_bytes, time, from_file, modified_ms))
     return LogFacts(tuple(found), log.log_end_offset, log.log_start_offset)
 
 
@@ -108,10 +113,25 @@ def deletable(rule: str, log: LogFacts, policy: RetentionPolicy, now_ms: int) ->
             surplus -= segment.size_bytes
             take = surplus >= 0
         else:
-            take = now_ms - segment.largest_timestamp_ms > policy.retention_ms
+            take = now_ms >= expires_ms(segment, policy, now_ms)
         if not take:
             return number
     return len(segments)
+
+
+def expires_ms(segment: SegmentFacts, policy: RetentionPolicy, now_ms: int) -> int:
+    """The first ms at which ``retention.ms`` takes a segment, if it is the oldest.
+
+    Notes
+    -----
+    Source: UnifiedLog.deleteRetentionMsBreachedSegments; the anchor that KAFKA-20609 gave it.
+    """
+    expires = segment.largest_timestamp_ms + policy.retention_ms + 1
+    if policy.future_by_file and segment.modified_ms is not None and now_ms < segment.largest_timestamp_ms:
+        by_file = segment.modified_ms + policy.retention_ms + 1
+        if by_file < segment.largest_timestamp_ms:  # later the time is no longer from the future
+            return by_file
+    return expires
 
 
 def kept_by_future(log: LogFacts, policy: RetentionPolicy, now_ms: int) -> SegmentFacts | None:
@@ -150,15 +170,20 @@ def outlook(log: LogFacts, policy: RetentionPolicy, now_ms: int) -> list[Outlook
     taken = taken[: len(log.segments)]
     found: list[Outlook] = []
     latest: SegmentFacts | None = None
+    expires_before = now_ms
     for number, segment in enumerate(log.segments):
-        if latest is None or segment.largest_timestamp_ms > latest.largest_timestamp_ms:
-            latest = segment
+        moment = max(now_ms, expires_before)  # when those before it have gone
+        own = expires_ms(segment, policy, moment)
+        if latest is None or own > expires_before:
+            latest, expires_before = segment, own
         rule_now = taken[number] if number < len(taken) else None
         if not policy.deletes or policy.retention_ms < 0 or (_last(log, number) and segment.size_bytes == 0):
             expires = None
         else:
-            expires = latest.largest_timestamp_ms + policy.retention_ms + 1
-        why = f"goes by {rule_now}" if rule_now else _why_not(log, policy, now_ms, number, latest)
+            expires = expires_before
+        why = (
+            _why_taken(rule_now, segment, policy, now_ms) if rule_now else _why_not(log, policy, now_ms, number, latest)
+        )
         found.append(Outlook(segment, rule_now, expires, latest, why))
     return found
 
@@ -185,6 +210,16 @@ def _is_held(log: LogFacts, number: int) -> bool:
     return is_empty_last or (log.high_watermark is not None and log.high_watermark < _end(log, number))
 
 
+def _why_taken(rule: str, segment: SegmentFacts, policy: RetentionPolicy, now_ms: int) -> str:
+    by_file = rule == TIME and _counts_by_file(segment, policy, now_ms)
+    return f"goes by {rule}{f' and the time of its file, by {FUTURE_BY_FILE}' if by_file else ''}"
+
+
+def _counts_by_file(segment: SegmentFacts, policy: RetentionPolicy, now_ms: int) -> bool:
+    """Whether the time of the file decides, and not the largest timestamp, which is from the future."""
+    return expires_ms(segment, policy, now_ms) <= segment.largest_timestamp_ms and not segment.from_file
+
+
 def _why_not(log: LogFacts, policy: RetentionPolicy, now_ms: int, number: int, latest: SegmentFacts) -> str:
     segment, end = log.segments[number], _end(log, number)
     if _last(log, number) and segment.size_bytes == 0:
@@ -196,7 +231,12 @@ def _why_not(log: LogFacts, policy: RetentionPolicy, now_ms: int, number: int, l
     if policy.retention_ms < 0:
         return "retention.ms is unlimited"
     source = "modification time of its file" if latest.from_file else "timestamp"
-    kept = now_ms - latest.largest_timestamp_ms <= policy.retention_ms
+    kept = now_ms < expires_ms(latest, policy, now_ms)
+    if _counts_by_file(latest, policy, now_ms):
+        source = f"modification time of its file ({FUTURE_BY_FILE})"
+        if latest is segment:
+            return "not old enough by the " + source
+        return f"waits for segment {latest.base_offset}, by the {source}"
     if latest is not segment and kept:
         future = " from the future" if latest.largest_timestamp_ms > now_ms else ""
         return f"waits for segment {latest.base_offset}, which has a {source}{future}"

@@ -11,6 +11,7 @@ from support.golden import golden
 from support.processes.cli_runs import lines, run
 
 import kts
+import kts.times
 from kts.log import policies
 from kts.testing import KtsBroker
 
@@ -87,6 +88,19 @@ def test_without_timestamps_the_time_of_the_file_counts(tmp_path: Path) -> None:
     (row,) = lines("retention", log.parent, "--now", "now", "--json")
     assert (row["maxTimestamp"], row["fromFileTime"], row["deletableAt"]) == (10**12, True, 10**12 + WEEK + 1)
     assert "(file)" in run("retention", log.parent).stdout
+
+
+def test_by_kafka_20609_a_segment_from_the_future_goes_by_its_files_time(tmp_path: Path) -> None:
+    orders = golden("demo", "orders").copy(tmp_path)
+    written_ms = kts.times.parse_time("2026-09-05")
+    for log in orders.logs("orders-0"):
+        os.utime(log, ns=(written_ms * 10**6,) * 2)
+    asked = ["retention", orders.partition_dir("orders-0"), "--now", NOW, "--json"]
+    plain, by_file = lines(*asked), lines(*asked, "--rule", "KAFKA-20609")
+    [first] = [number for number, row in enumerate(plain) if row["fromFuture"] and row["rule"] is None][:1]
+    assert plain[first]["deletableAt"] == plain[first]["maxTimestamp"] + WEEK + 1
+    assert by_file[first]["rule"] == "retention.ms" and by_file[first]["deletableAt"] == written_ms + WEEK + 1
+    assert by_file[first]["why"] == "goes by retention.ms and the time of its file, by KAFKA-20609"
 
 
 def test_bytes_and_the_log_start_offset_take_segments_too() -> None:

@@ -321,6 +321,50 @@ def test_the_warning_reckons_with_the_greatest_jitter() -> None:
     assert policies.roll_warning(LogConfig.of(settings | {BEFORE: 100 - greatest + 1, AFTER: 0})) is not None
 
 
+def test_by_kafka_20609_a_time_from_the_future_gives_way_to_that_of_the_file(rng: random.Random) -> None:
+    """A log of few segments, whose clock goes on by a ms at a time: each goes when the outlook said so."""
+    by_file = 0
+    for _ in range(300):
+        policy = RetentionPolicy(rng.randrange(8), future_by_file=True)
+        segments = [SegmentFacts(10 * i, 1, rng.randrange(40), False, rng.randrange(12)) for i in range(4)]
+        log, asked = LogFacts(tuple(segments), 40), rng.randrange(20)
+        now = asked
+        told = policies.outlook(log, policy, asked)
+        went: dict[int, int] = {}
+        while len(went) < len(segments):
+            count = policies.deletable(TIME, log, policy, now)
+            went |= {segment.base_offset: now for segment in log.segments[:count]}
+            log, now = log._replace(segments=log.segments[count:]), now + 1
+        for one in told:
+            expected = went[one.segment.base_offset]
+            assert one.expires_ms is not None and (one.rule == TIME) == (one.expires_ms <= asked)
+            if one.rule is None:
+                assert one.expires_ms == expected
+            by_file += "KAFKA-20609" in one.why
+    assert by_file
+
+
+def test_the_rule_is_asked_for_and_told() -> None:
+    log = LogFacts((SegmentFacts(0, 10, 5000, False, 100), SegmentFacts(10, 10, 200, False, 200)), 20)
+    policy = RetentionPolicy(500, future_by_file=True)
+    assert [one.rule for one in policies.outlook(log, policy._replace(future_by_file=False), 650)] == [None, None]
+    goes, waits = policies.outlook(log, policy, 650)
+    assert (goes.rule, goes.expires_ms, goes.why) == (
+        TIME,
+        601,
+        "goes by retention.ms and the time of its file, by KAFKA-20609",
+    )
+    assert (waits.rule, waits.expires_ms, waits.why) == (None, 701, "not old enough")
+    first, second = policies.outlook(log, policy, 550)
+    assert (first.expires_ms, first.why) == (601, "not old enough by the modification time of its file (KAFKA-20609)")
+    assert second.expires_ms == 701
+    later = log._replace(segments=(log.segments[0], log.segments[1]._replace(largest_timestamp_ms=50)))
+    assert (
+        policies.outlook(later, policy, 550)[1].why
+        == "waits for segment 0, by the modification time of its file (KAFKA-20609)"
+    )
+
+
 def test_the_segment_from_the_future_at_which_retention_by_time_ends_is_named() -> None:
     old, future, later = SegmentFacts(0, 10, 5), SegmentFacts(10, 10, 2000), SegmentFacts(20, 10, 6)
     log = LogFacts((old, future, later), 30)
