@@ -92,7 +92,7 @@ def test_without_timestamps_the_time_of_the_file_counts(tmp_path: Path) -> None:
 
 def test_by_kafka_20609_a_segment_from_the_future_goes_by_its_files_time(tmp_path: Path) -> None:
     orders = golden("demo", "orders").copy(tmp_path)
-    written_ms = kts.times.parse_time("2026-09-05")
+    written_ms = kts.times.parse_time("2026-09-10")
     for log in orders.logs("orders-0"):
         os.utime(log, ns=(written_ms * 10**6,) * 2)
     asked = ["retention", orders.partition_dir("orders-0"), "--now", NOW, "--json"]
