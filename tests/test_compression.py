@@ -23,6 +23,7 @@ from kts.compression import GZIP, LZ4, SNAPPY, ZSTD
 SAME = {GZIP, LZ4, ZSTD}
 
 
+@pytest.mark.slow
 def test_gzip_lz4_and_zstd_have_the_bytes_that_java_writes() -> None:
     counts: Counter[tuple[int, bool]] = Counter()
     for case in oracle_cases("validator-3.9"):
@@ -68,6 +69,7 @@ def test_the_name_of_no_codec_is_refused_with_those_that_there_are() -> None:
 LEVELS = {GZIP: (1, 9), LZ4: (0, 16), ZSTD: (-131072, 22)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", LEVELS)
 def test_every_level_up_to_the_last_gives_the_same_data_back(codec: int) -> None:
     lowest, highest = LEVELS[codec]
@@ -120,6 +122,7 @@ print(bool(found), table.num_rows, table["value"][2999].as_py())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_a_codec_decompresses_with_and_without_its_librarys_functions(codec: str) -> None:
     """Two processes, because they are sought once in each: where a module hides them, Python's calls stand in."""

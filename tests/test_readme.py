@@ -38,6 +38,7 @@ def script(code: str, folder: Path) -> Path:
     return folder / "block.py"
 
 
+@pytest.mark.slow
 def test_a_slow_block_prints_no_progress_bar(tmp_path: Path) -> None:
     """DuckDB draws one into the output of ``python -c`` after two seconds, as of a query on a loaded machine."""
     code = "import duckdb; print(duckdb.sql(\"SELECT current_setting('enable_progress_bar')\").fetchall())"

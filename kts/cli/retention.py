@@ -39,7 +39,7 @@ Examples:
   kts retention DIR/orders-0 --retention-ms -1 --retention-bytes 1000000
   kts retention DIR --topic orders --log-start-offset 500 --partition 0 --json
   kts retention DIR/orders-0 --config segment.ms=3600000
-  kts retention DIR/orders-0 --release 4.3 --rule KAFKA-20609 --retention-ms 1d
+  kts retention DIR/orders-0 --rule KAFKA-20609 --retention-ms 1d
 
 Nothing is deleted. A segment is deleted when its largest timestamp (its file's modification time if no record has one)
 is more than retention.ms ago and all segments before it are deleted too: one timestamp from the future keeps all later

@@ -94,6 +94,7 @@ def test_two_members_share_partitions_and_commits_survive_a_restart(served: Serv
         third.leave()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", EACH)
 def test_a_static_member_that_comes_back_disturbs_nobody(served: Served, library: str) -> None:
     make = LIBRARIES[library]
@@ -123,6 +124,7 @@ def test_librdkafkas_transactions_are_refused_at_once(served: Served) -> None:
     assert refused.value.args[0].code() == confluent_kafka.KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
+@pytest.mark.slow
 def test_kafka_pythons_transactions_are_refused_at_once(served: Served) -> None:
     producer = kafka.KafkaProducer(bootstrap_servers=served.bootstrap, transactional_id="x")
     try:

@@ -194,6 +194,7 @@ def test_answers_over_mixed_magics_are_byte_for_byte_what_reading_all_gives(tmp_
                     compare(asking, rng, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learned", [False, True], ids=["unread", "known"])
 def test_damaged_headers_are_answered_as_before(tmp_path: Path, rng: random.Random, learned: bool) -> None:
     """Where the log knows the magics already, later damage goes to the client as it does by Fetch 4."""

@@ -55,6 +55,7 @@ def batches(path: Path) -> list[dict[str, Any]]:
 # --- what comes in ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario, name", [(ORDERS, "orders-2"), (LEGACY, LEGACY.partitions[0])], ids=str)
 @pytest.mark.parametrize("encoding", ["base64", "hex"])
 def test_what_dump_writes_append_takes_back(scenario: Golden, name: str, encoding: str, tmp_path: Path) -> None:
@@ -228,6 +229,7 @@ def test_wrong_use_changes_nothing(tmp_path: Path) -> None:
     assert "expected one partition directory" in append(tmp_path, given="{}", code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_log_that_another_process_writes_to_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     program = f"import kts\nwith kts.Log({str(path)!r}): print('open', flush=True); input()"
@@ -255,6 +257,7 @@ def test_what_start_up_recovered_is_said(tmp_path: Path) -> None:
     assert "offsets 1 to 1" in result.stdout
 
 
+@pytest.mark.slow
 def test_dump_and_append_make_a_pipe(tmp_path: Path) -> None:
     source, target = ORDERS.partition_dir("orders-1"), tmp_path / "copy-0"
     dump = subprocess.Popen([*KTS, "dump", str(source), "--format", "jsonl"], stdout=subprocess.PIPE)
@@ -264,6 +267,7 @@ def test_dump_and_append_make_a_pipe(tmp_path: Path) -> None:
     assert [row[2:] for row in content(target)] == [row[2:] for row in content(source)]
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_whole_batches_and_a_clean_log(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     command = [*KTS, "append", str(path), "--create", "--batch-records", "100"]

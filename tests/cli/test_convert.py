@@ -63,6 +63,7 @@ def as_magic(record: dict[str, Any], magic: int) -> dict[str, Any]:
     return record | {"timestampType": max(record["timestampType"], 0)} | ({"headers": None} if magic == 1 else {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", OLD, ids=str)
 def test_old_logs_become_magic_2_and_nothing_else_changes(
     scenario: Golden, tmp_path: Path, writable: Callable[[Golden], Golden]
@@ -129,6 +130,7 @@ def refusals(scenario: Golden) -> set[str]:
     return {reason for reason, holds in reasons.items() if holds}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to_magic", [0, 1])
 @pytest.mark.parametrize("scenario", NEW, ids=str)
 def test_magic_2_goes_down_or_is_refused_with_the_reason(scenario: Golden, to_magic: int, tmp_path: Path) -> None:
@@ -451,6 +453,7 @@ def test_a_large_segment_is_converted_in_little_memory(codec: str, tmp_path: Pat
     assert peak < 150
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_nothing_is_left(tmp_path: Path) -> None:
     partition = one_segment(tmp_path / "src/t-0", 20_000)
     limit = "ulimit -f 512; trap '' XFSZ; exec \"$@\""  # KiB, stands in for the disk's end

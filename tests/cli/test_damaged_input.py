@@ -47,6 +47,7 @@ READING = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", READING, ids=" ".join)
 @pytest.mark.parametrize("kind", ["an incomplete entry", "another system's file", "less than a header"])
 def test_every_reading_command_tells_what_it_leaves_out_at_the_end(

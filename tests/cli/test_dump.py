@@ -35,6 +35,7 @@ def seen(scenario: Golden, partition: str) -> list[Row]:
     return scenario.expected(partition)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "partition"), golden_partitions(), ids=str)
 def test_json_lines_are_what_a_consumer_saw(scenario: Golden, partition: str) -> None:
     start = scenario.log_start_offset(partition)
@@ -91,6 +92,7 @@ def test_ranges_of_time_are_those_of_a_slow_search(start: int | None, end: int |
     assert [((line["topic"], line["partition"]), row_from_json(line)) for line in made] == between(start, end, strict)
 
 
+@pytest.mark.slow
 def test_ranges_of_offsets_and_limits_and_columns() -> None:
     path = ORDERS.partition_dir("orders-0")
     whole = lines("dump", path)
@@ -171,6 +173,7 @@ def test_text_that_is_not_utf8_is_refused_before_the_file_appears(tmp_path: Path
     assert lines("dump", folder, "--values", "hex")[1]["value"] == "fffe"
 
 
+@pytest.mark.slow
 def test_damage_is_exit_code_3_and_skipped_on_request(writable: Callable[[Golden], Golden], tmp_path: Path) -> None:
     scenario = writable(golden("demo", "clicks"))
     path = scenario.partition_dir("clicks-0")
@@ -320,6 +323,7 @@ def test_times_are_iso_on_request_and_in_the_zone_that_is_asked_for(mixed: Path,
 # --- some of the records -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 7, 5000])
 def test_the_tail_is_the_end_of_the_whole(count: int) -> None:
     whole = [lines("dump", ORDERS.partition_dir(name)) for name in ORDERS.partitions]
@@ -387,6 +391,7 @@ def test_files_are_compressed_by_their_suffix(suffix: str, tmp_path: Path) -> No
     assert sorted(tmp_path.iterdir()) == sorted([plain, packed])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3])
 def test_text_is_the_same_on_one_core_and_on_several(
     count: int, mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -47,6 +47,7 @@ def test_every_example_works(line: str, leader: KtsLeader, tmp_path: Path) -> No
         assert log_bytes(files(copy)) == log_bytes(files(leader.folder / copy.name)) != b""
 
 
+@pytest.mark.slow
 def test_in_a_pipe_it_prints_a_line_a_partition_and_nothing_else(leader: KtsLeader, tmp_path: Path) -> None:
     command = once(leader, tmp_path / "copy")
     done = process(*command)

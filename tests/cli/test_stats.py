@@ -71,6 +71,7 @@ def test_stats_give_records_without_a_time_their_own_row() -> None:
     assert "no timestamp" in run("stats", scenario.log_dir).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("zone", "by"),
     [

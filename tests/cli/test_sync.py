@@ -19,6 +19,7 @@ from kts.cli import main
 ORDERS = golden("demo", "orders").log_dir
 
 
+@pytest.mark.slow
 def test_json_says_what_was_added_to_which_offsets(tmp_path: Path) -> None:
     given = ["sync", ORDERS, "lake.db.orders", "--catalog", tmp_path / "c.sqlite", "--jobs", 2, "--json"]
     ends = {"orders": {"0": 3042, "1": 2952, "2": 3006}}
@@ -27,6 +28,7 @@ def test_json_says_what_was_added_to_which_offsets(tmp_path: Path) -> None:
     assert lines(*given) == [said | {"records": 0, "commits": 0, "withoutDay": 0}]
 
 
+@pytest.mark.slow
 def test_without_a_catalog_the_table_is_a_folder(tmp_path: Path) -> None:
     (said,) = lines("sync", ORDERS, tmp_path / "orders", "--json")
     assert (said["table"], said["records"], said["withoutDay"]) == (str(tmp_path / "orders"), 9000, 1)
@@ -34,6 +36,7 @@ def test_without_a_catalog_the_table_is_a_folder(tmp_path: Path) -> None:
     assert "give catalog as well" in run("sync", ORDERS, tmp_path / "orders", "--warehouse", "w", code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_name_that_may_be_an_iceberg_tables_is_asked_about_and_what_was_made_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

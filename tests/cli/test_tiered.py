@@ -61,6 +61,7 @@ def test_a_command_says_of_both_tiers_what_it_says_of_one_log(command: list[str]
     assert found == expected and found
 
 
+@pytest.mark.slow
 def test_verify_and_plot(tmp_path: Path) -> None:
     one = session("aiven-zstd-encrypted")
     assert run("verify", one.data, "--deep", *remote(one)).output.startswith("OK: ")

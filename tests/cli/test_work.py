@@ -38,6 +38,7 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_verify_with_jobs_says_the_same_in_the_same_order(logs: Path) -> None:
     """Two seconds: processes, twice."""
     assert lines("verify", logs, "--jobs", 2, "--json") == lines("verify", logs, "--json")

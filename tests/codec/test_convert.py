@@ -69,6 +69,7 @@ def test_the_golden_logs_have_old_segments_with_every_codec_and_type() -> None:
     assert {(0, codec, -1) for codec in range(4)} | {(1, codec, kind) for codec in range(4) for kind in (0, 1)} <= found
 
 
+@pytest.mark.slow
 def test_up_conversion_gives_the_records_that_a_broker_stores() -> None:
     """Kafka's own up-conversion on produce, as far as it refused nothing and set no time."""
     compared = 0

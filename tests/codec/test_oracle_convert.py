@@ -37,6 +37,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gen", ["0.10.2", "3.9"])
 def test_every_conversion_is_kafkas_or_of_a_listed_class(gen: str) -> None:
     judge(f"convert-{gen}", convert, KNOWN[gen])

@@ -174,6 +174,7 @@ COUNTS = {
 CARRIED = {"decode-4.3": {"equal": 190, "both refuse": 109, "stricter": 1}}  # in the sample of tests/data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTS)
 def test_every_case_since_kafka_3_9_is_read_equal_or_refused(name: str) -> None:
     counts: Counter[str] = Counter()
@@ -224,6 +225,7 @@ def test_batch_headers_of_kafka_3_9_are_scanned_equal() -> None:
 # --- 0.10.2 ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_case_of_kafka_0_10_2_is_read_equal_or_refused() -> None:
     counts: Counter[str] = Counter()
     refused = []

@@ -35,6 +35,7 @@ def is_plain(log: Path) -> bool:
     return not any(codecs) and all(counts)
 
 
+@pytest.mark.slow
 @every_log
 def test_plain_files_come_back_byte_for_byte_and_others_record_for_record(log: Path) -> None:
     data = log.read_bytes()

@@ -49,6 +49,7 @@ def ours() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name.startswith("kts-scan")]
 
 
+@pytest.mark.slow
 def test_threads_give_what_one_gives() -> None:
     scenarios = {scenario.log_dir for scenario, _ in PARTITIONS}
     compared = 0
@@ -110,6 +111,7 @@ def test_decoding_runs_side_by_side_also_across_small_segments(tmp_path: Path, m
     assert met.is_set()
 
 
+@pytest.mark.slow
 def test_a_reader_that_waits_holds_few_slices_and_one_that_is_closed_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +144,7 @@ def test_a_scan_that_ends_in_one_of_its_threads_does_not_wait_for_it(tmp_path: P
     wait_until("no thread of the scan runs", lambda: not ours())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["ends", "is interrupted", "forks"])
 def test_a_process_with_a_scan_that_is_not_read_to_its_end_ends_at_once(way: str, tmp_path: Path) -> None:
     """A second each: another Python."""

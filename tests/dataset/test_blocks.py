@@ -153,6 +153,7 @@ def read_of(path: Path, start: int, end: int, **options: Any) -> int:
     return sum(part.end_position - part.start_position for part in _planned(kts.open(path), asked, 2**63 - 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("absurd", [FUTURE, ANCIENT, -1])
 @pytest.mark.parametrize(("magic", "codec"), [(1, "none"), (1, "gzip"), (2, "zstd")])
 def test_one_absurd_time_ends_no_range_wherever_it_is(tmp_path: Path, magic: int, codec: str, absurd: int) -> None:

@@ -20,6 +20,7 @@ def log_start_beside_the_directory(scenario: Golden, partition: str) -> bool:
     return any(line.split()[:2] == [topic, number] and int(line.split()[2]) > 0 for line in lines)
 
 
+@pytest.mark.slow
 @every_partition
 def test_scan_gives_every_record_that_a_consumer_saw(scenario: Golden, partition: str) -> None:
     start = scenario.log_start_offset(partition)
@@ -27,6 +28,7 @@ def test_scan_gives_every_record_that_a_consumer_saw(scenario: Golden, partition
     assert rows(table) == scenario.expected(partition)
 
 
+@pytest.mark.slow
 @every_partition
 def test_scan_of_views_gives_the_same_records(scenario: Golden, partition: str) -> None:
     data = b"".join(log.read_bytes() for log in scenario.logs(partition))
@@ -34,6 +36,7 @@ def test_scan_of_views_gives_the_same_records(scenario: Golden, partition: str) 
     assert seen == rows(kts.decode(data, RECORD_COLUMNS))
 
 
+@pytest.mark.slow
 @every_partition
 def test_decoded_log_files_hold_every_record_that_a_consumer_saw(scenario: Golden, partition: str) -> None:
     data = b"".join(log.read_bytes() for log in scenario.logs(partition))
@@ -73,6 +76,7 @@ def test_read_committed_leaves_out_what_was_aborted_or_is_open(scenario: Golden,
     assert rows(table) == [row for row in scenario.expected(partition) if row.offset in committed]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", goldens(), ids=str)
 def test_a_log_directory_is_scanned_in_the_order_topic_partition_offset(scenario: Golden) -> None:
     topics: dict[str, dict[int, int]] = {}

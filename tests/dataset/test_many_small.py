@@ -47,6 +47,7 @@ def expected(count: int) -> list[int]:
     return list(range(count * ROWS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("views", [False, True])
 def test_small_batches_are_put_together_and_the_first_ones_come_early(
     views: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -77,6 +78,7 @@ def test_small_batches_are_put_together_and_the_first_ones_come_early(
         batch.validate(full=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_bytes", [1, 300, 4000, 10**6])
 def test_no_batch_is_larger_than_asked_but_one_that_is_read_as_one(batch_bytes: int, tmp_path: Path) -> None:
     segments(tmp_path / "t-0", 100)
@@ -147,6 +149,7 @@ def planned(tasks: list[planning.Task]) -> list[tuple[str, int]]:
     return [(part.path, part.start_position) for task in tasks for part in task.ranges]
 
 
+@pytest.mark.slow
 def test_spark_shares_out_many_small_segments_by_their_number(tmp_path: Path) -> None:
     count = 1200
     segments(tmp_path / "t-0", count)
@@ -156,6 +159,7 @@ def test_spark_shares_out_many_small_segments_by_their_number(tmp_path: Path) ->
     assert planned(tasks) == [(str(path), 0) for path in sorted((tmp_path / "t-0").iterdir())]
 
 
+@pytest.mark.slow
 def test_spark_lets_many_small_partitions_share_tasks_and_few_keep_their_own(tmp_path: Path) -> None:
     for number in range(450):
         segments(tmp_path / f"t-{number}", 1)
@@ -242,6 +246,7 @@ def test_verify_starts_no_process_for_little_work(jobs: int, tmp_path: Path, mon
     assert "OK: 40 partitions, 40 segments" in run("verify", folder, "--jobs", jobs).stdout
 
 
+@pytest.mark.slow
 def test_verify_hands_out_pieces_and_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second: processes that check, on few partitions that are taken for much work."""
     folder = log_directory(tmp_path, 12)

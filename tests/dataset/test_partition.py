@@ -72,6 +72,7 @@ def test_its_repr_says_offsets_and_times_and_never_fails(tmp_path: Path) -> None
     assert repr(log) == f"{where}closed)"
 
 
+@pytest.mark.slow
 def test_the_end_that_its_repr_says_is_its_end() -> None:
     for scenario, name in golden_partitions():
         with kts.open_partition(scenario.log_dir / name) as log:
@@ -440,6 +441,7 @@ def test_reading_changes_no_byte_mtime_or_ctime(writable: Callable[[Golden], Gol
     assert state(copy.log_dir) == before
 
 
+@pytest.mark.slow
 def test_nothing_is_opened_for_writing(writable: Callable[[Golden], Golden]) -> None:
     """In a process of its own, where an audit hook cannot hurt other tests."""
     program = """

@@ -302,6 +302,7 @@ except kts.LogStorageError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root, to give up its rights")
 def test_a_folder_that_another_user_closed_is_told_and_passed_over_but_not_a_partition(tmp_path: Path) -> None:
     """A process of its own (a second): root may read everything."""
@@ -338,6 +339,7 @@ def test_storage_options_that_reach_nothing_are_told(door: str, address: str, lo
     assert [one.filename for one in told] == [__file__]
 
 
+@pytest.mark.slow
 def test_storage_options_of_a_target_or_a_catalog_have_an_effect(log_directory: Path, tmp_path: Path) -> None:
     """They say how the bucket of a copy is reached, and how long a catalog may take."""
     reaching = {"storage_options": {"time_limit": 9}}

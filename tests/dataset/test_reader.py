@@ -24,6 +24,7 @@ LESS = [".index", ".timeindex", ".txnindex", ".snapshot"]
 GONE = {"logs only": LESS, "snapshots gone": [".snapshot"], "txnindex gone": [".txnindex"]}
 
 
+@pytest.mark.slow
 def test_positions_are_those_in_the_file(tmp_path: Path) -> None:
     path = log_of(tmp_path, list(range(3000)), per_segment=2000)
     table = kts.scan(path, columns=["position", "offset"], batch_bytes=5000).read_all()
@@ -73,6 +74,7 @@ def test_a_file_cut_within_a_batch_while_it_is_read_ends_the_reading(cut: int, t
         path.write_bytes(copy)
 
 
+@pytest.mark.slow
 def test_batches_of_a_file_that_is_cut_meanwhile_end(tmp_path: Path) -> None:
     path = tmp_path / f"{0:020}.log"
     data = b"".join(kts.encode({"timestamp": [5], "value": [bytes(1000)]}, base_offset=i) for i in range(9000))

@@ -214,6 +214,7 @@ def test_damage_everywhere_gives_what_is_left(tmp_path: Path, rng: random.Random
         assert found == sorted(found)
 
 
+@pytest.mark.slow
 def test_a_cut_tail_is_left_out_and_told_at_every_byte(tmp_path: Path) -> None:
     path, positions = one_file(tmp_path)
     data = path.read_bytes()

@@ -73,6 +73,7 @@ READERS: dict[str, Door] = {  # by what they give of the records below START, if
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", READERS)
 @pytest.mark.parametrize("text", damaged(START), ids=lambda text: repr(text)[:30])
 def test_readers_tell_a_malformed_log_start_offset_and_that_deleted_records_are_back(
@@ -105,6 +106,7 @@ WRITERS: dict[str, Door] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", WRITERS)
 @pytest.mark.parametrize("name", [STARTS, MARKS])
 @pytest.mark.parametrize("text", damaged(STABLE), ids=lambda text: repr(text)[:30])
@@ -202,6 +204,7 @@ def test_a_log_and_a_broker_tell_the_small_files_of_a_partition(name: str, logs:
     assert told.startswith("malformed: ") and "16 bytes of zeros" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [STARTS, MARKS, POINTS, "cleaner-offset-checkpoint"])
 @pytest.mark.parametrize("text", damaged(STABLE), ids=lambda text: repr(text)[:30])
 def test_verify_says_what_is_wrong(text: bytes, name: str, logs: Path) -> None:

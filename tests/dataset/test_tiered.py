@@ -18,6 +18,7 @@ from kts.store.source import files
 SESSIONS = tiered.names()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SESSIONS)
 def test_records_offsets_and_times_are_those_of_java_clients(name: str) -> None:
     one = session(name)

@@ -46,6 +46,7 @@ CODINGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coding", CODINGS)
 def test_records_and_times_are_those_of_the_directory_before(source: Path, tmp_path: Path, coding: str) -> None:
     made, before = copied(source, tmp_path, **CODINGS[coding]), kts.open_partition(source)

@@ -67,6 +67,7 @@ def check(log: kts.Log, rows: dict[str, Any], done: kts.Appended, before: int = 
     assert not list(verify(log.path, deep=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("magic", "codec"), FORMS)
 @pytest.mark.parametrize("size", [20, 3000])
 def test_rows_of_any_number_are_read_back(

@@ -14,6 +14,7 @@ from support.sets.log_records import NOW, batch, offsets, opened
 import kts
 
 
+@pytest.mark.slow
 def test_a_forgotten_log_gives_its_lock_back_and_is_recovered(tmp_path: Path) -> None:
     gc.collect()  # what other tests left
     before = len(os.listdir("/proc/self/fd"))
@@ -27,6 +28,7 @@ def test_a_forgotten_log_gives_its_lock_back_and_is_recovered(tmp_path: Path) ->
         assert (again.clean_start, offsets(again)) == (False, [0])
 
 
+@pytest.mark.slow
 def test_a_log_that_never_opened_is_no_forgotten_one(tmp_path: Path) -> None:
     with opened(tmp_path), pytest.raises(Exception, match="already open"):
         opened(tmp_path)

@@ -41,6 +41,7 @@ def test_a_partition_has_one_writer_whatever_link_leads_to_it(links: list[Path])
         assert (offsets(log), log.recovered) == ([0, 1, 2, 3, 4], [])
 
 
+@pytest.mark.slow
 def test_another_process_is_kept_out_through_a_link(links: list[Path]) -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool, kts.Log(links[2]):
         assert pool.map(_locked_elsewhere, map(str, links)) == [True] * len(links)

@@ -213,6 +213,7 @@ def random_sets(rng: random.Random, log: kts.Log, magic: int) -> Iterator[int]:
         yield from stamps
 
 
+@pytest.mark.slow
 @MAGIC
 @pytest.mark.parametrize("before", ["the same", "only -1 is none", "kafka's"])
 def test_every_search_compares_numbers_whatever_setting_wrote_the_log(

@@ -37,6 +37,7 @@ def test_logs_answer_there_what_they_answer_here(pool: Pool) -> None:
         assert pool.map(spawned.facts, list(logs.values())) == list(here.values())
 
 
+@pytest.mark.slow
 def test_a_log_start_offset_goes_along_and_what_is_closed_stays_closed(pool: Pool) -> None:
     log = kts.open(ORDERS / "orders-0", log_start_offset=700)
     assert isinstance(log, kts.PartitionLog)

@@ -23,6 +23,7 @@ def test_the_cases_are_many_and_most_have_their_verdict_in_the_table() -> None:
     assert len(written) > 0.7 * len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("magic", "codec"), shapes())
 def test_a_false_length_is_refused_in_the_words_of_its_rule_or_read_right(magic: int, codec: int) -> None:
     for case in cases(magic, codec):

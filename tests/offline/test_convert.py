@@ -43,6 +43,7 @@ def test_a_directory_in_use_is_not_replaced(tmp_path: Path) -> None:
             pytest.fail("it was locked")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_each_segment_says_what_was_read_and_what_was_written(magic: int, tmp_path: Path) -> None:
     log = kts.open(ORDERS.partition_dir("orders-1"))

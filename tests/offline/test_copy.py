@@ -32,6 +32,7 @@ from kts.store.source import Machine
 # --- equal ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_copy_of_what_brokers_left_is_the_same_log_with_the_same_files(tmp_path: Path) -> None:
     """Every scenario of every broker; costs two seconds."""
     for number, scenario in enumerate(goldens()):
@@ -65,6 +66,7 @@ def test_a_copy_of_what_brokers_left_is_the_same_log_with_the_same_files(tmp_pat
                 assert (opened.clean_start, opened.recovered) == (True, []), scenario
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_tiered_storage_and_its_directory_become_one_log(name: str, tmp_path: Path) -> None:
     one = session(name)
@@ -128,6 +130,7 @@ def test_compressed_logs_become_plain_ones_and_damage_in_them_is_told(suffix: st
     assert records(tmp_path / "second", columns=["value"]).num_rows < expected.num_rows
 
 
+@pytest.mark.slow
 def test_what_is_new_is_copied_and_what_is_there_stays(tmp_path: Path) -> None:
     source, target = write(tmp_path / "source"), tmp_path / "target"
     write(source, 5, name="u-1")
@@ -189,6 +192,7 @@ cli(["copy", *sys.argv[1:]])
 """
 
 
+@pytest.mark.slow
 def test_a_killed_copy_is_a_log_without_holes_and_goes_on(tmp_path: Path, rng: random.Random) -> None:
     """Three kills (-9) of the command; each start of Python costs half a second."""
     source, target = write(tmp_path / "source", 240), tmp_path / "target"
@@ -446,6 +450,7 @@ def test_a_live_source_is_copied_up_to_the_high_watermark_of_its_last_checkpoint
     check_equal(source, target)
 
 
+@pytest.mark.slow
 def test_a_target_that_another_program_holds_or_wrote_to_is_refused(tmp_path: Path) -> None:
     source, target = write(tmp_path / "source"), tmp_path / "target"
     copy(source, target)

@@ -97,6 +97,7 @@ def reindexed(parts: list[PartitionLog]) -> list[SegmentFinding]:
     return found
 
 
+@pytest.mark.slow
 def test_parts_find_what_the_whole_finds(partition: Path, tmp_path: Path) -> None:
     kinds, listed = set[str](), 0
     for log, parts in damages(partition, tmp_path, random.Random(partition.name)):
@@ -107,6 +108,7 @@ def test_parts_find_what_the_whole_finds(partition: Path, tmp_path: Path) -> Non
     assert len(kinds) >= 6 and listed > 0, kinds
 
 
+@pytest.mark.slow
 def test_parts_rebuild_what_the_whole_rebuilds(partition: Path, tmp_path: Path) -> None:
     states = set[str]()
     for log, parts in damages(partition, tmp_path, random.Random(partition.name)):
@@ -127,6 +129,7 @@ def counted(logs: list[PartitionLog]) -> Timestamps | str:
     return made
 
 
+@pytest.mark.slow
 def test_parts_count_what_the_whole_counts(partition: Path, tmp_path: Path) -> None:
     outcomes = set[type]()
     for log, parts in damages(partition, tmp_path, random.Random(partition.name)):
@@ -180,6 +183,7 @@ def transactional(tmp_path: Path) -> Path:
     return tmp_path / "t-0"
 
 
+@pytest.mark.slow
 def test_transactions_through_parts_are_those_of_the_whole(transactional: Path, tmp_path: Path) -> None:
     """Also where the transaction index lies, a segment is damaged, or the snapshot at the start knows what is open."""
     chance, kinds, states = random.Random("parts"), set[str](), set[str]()

@@ -169,6 +169,7 @@ def test_what_lies_there_is_converted_for_0_9_as_planned_and_not_for_0_10(tmp_pa
     assert (told(found, "phase 1", "Fetch 1") != (0, 0)) is any(magic for magic, _ in segments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("segments", KINDS, ids=str)
 @pytest.mark.parametrize("step", ["phase 1", "phase 2", "rollback"])
 def test_each_step_converts_what_is_sent_and_read_as_planned(tmp_path: Path, segments: Sets, step: str) -> None:

@@ -200,6 +200,7 @@ def test_every_lookup_finds_what_a_linear_scan_finds_after_any_history(
     assert asked > 1500 and asked / 4 < hits < asked
 
 
+@pytest.mark.slow
 def test_the_index_is_rising_over_all_segments_after_any_history(tmp_path: Path, rng: random.Random) -> None:
     for number in range(5):
         for log in history(rng, tmp_path / f"t-{number}", 60, False):
@@ -208,6 +209,7 @@ def test_the_index_is_rising_over_all_segments_after_any_history(tmp_path: Path,
             assert [offset for _, offset in entries] == sorted(offset for _, offset in entries)
 
 
+@pytest.mark.slow
 def test_the_files_are_those_of_the_live_segments_and_hold_what_is_in_memory(
     tmp_path: Path, rng: random.Random
 ) -> None:

@@ -37,6 +37,7 @@ def test_the_settings_and_the_commands_know_each_proposal_by_name() -> None:
     assert [name for name, mode in made_of.items() if isinstance(mode, IndexMode)] == list(INDEX_PROPOSALS)
 
 
+@pytest.mark.slow
 def test_without_a_proposal_neither_log_nor_broker_imports_them(tmp_path: Path) -> None:
     program = f"""
 import sys, kts
@@ -69,6 +70,7 @@ def without_proposals(program: str, folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_log_is_written_searched_recovered_and_served_where_proposals_cannot_be_imported(tmp_path: Path) -> None:
     program = """
 sets = [kts.encode({"value": [b"x"], "timestamp": [time]}) for time in (5, 9, 7)]
@@ -90,6 +92,7 @@ with KtsBroker(folder) as broker:
     without_proposals(program, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_setting_that_names_a_proposal_says_what_is_missing_where_it_cannot_be_imported(tmp_path: Path) -> None:
     with KtsBroker(tmp_path) as broker:
         broker.create_topic("t", config={"proposals": "bucket-index"})

@@ -22,6 +22,7 @@ def test_1957_10_04_is_4472_days_before_the_epoch() -> None:
     assert rows == [{"timestamp": datetime(1957, 10, 4, tzinfo=UTC)}]
 
 
+@pytest.mark.slow
 def test_a_client_can_publish_a_negative_timestamp_and_the_broker_accepts_and_serves_it() -> None:
     """A real client: by time, and as a record."""
     with KtsBroker(config={"log.allow.negative.timestamps": "true"}, time=NOW) as broker:

@@ -101,6 +101,7 @@ def test_a_claimed_count_takes_no_memory() -> None:
     assert peak_of(flexible[:at] + b"\xff\xff\xff\xff\x07" + bytes(4000)) < 100_000
 
 
+@pytest.mark.slow
 def test_more_elements_than_any_request_needs_are_refused_before_they_are_read() -> None:
     names = [{"name": ""}] * (wire.MAX_REQUEST_ELEMENTS + 1)
     assert peak_of(wire.encode_request(ApiKey.METADATA, 1, 1, "c", {"topics": names})[4:]) < 100_000

@@ -59,6 +59,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_server_and_the_region_are_those_of_aws_own_library(
     home: Path, monkeypatch: pytest.MonkeyPatch, case: str

@@ -44,6 +44,7 @@ def opened(data: bytes, index: ChunkIndex | None, version: object = None, **more
     return RemoteLog("p.log", "object.log", len(LOG), coding, lambda ahead: store, version, **more), store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk_bytes", [1, 100, 1000, 4096, 10_234, 50_000])
 def test_any_range_is_the_range_of_the_log(chunk_bytes: int) -> None:
     log, _ = opened(*stored(chunk_bytes))

@@ -55,6 +55,7 @@ GONE: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, suffix, kind", [
     ("aiven-s3", ".rsm-manifest", "another version"), ("aiven-s3", ".rsm-manifest", "HTML"),
     ("aiven-s3", ".rsm-manifest", "cut"), ("aiven-s3", ".rsm-manifest", "deleted"),
@@ -139,6 +140,7 @@ def test_the_last_copy_is_closed(tmp_path: Path) -> None:
             assert any(path.stem in str(each) for each in verify_partition(log))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["local-4", "aiven-plain"])
 def test_the_last_copy_that_is_cut_is_an_error_at_every_door(tmp_path: Path, name: str) -> None:
     """An object is put whole: what is no whole entry at its end is not what a crash leaves."""
@@ -182,6 +184,7 @@ def test_the_last_copy_that_is_cut_is_an_error_at_every_door(tmp_path: Path, nam
     assert any(path.stem in str(each) for each in verify_partition(log()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, wrong, right", [("local", 1, 3), ("local", 3, 1), ("aiven-plain", 1, 3)])
 def test_a_log_with_the_records_of_another_segment_is_told_at_every_door(
     tmp_path: Path, name: str, wrong: int, right: int
@@ -205,6 +208,7 @@ def test_a_log_with_the_records_of_another_segment_is_told_at_every_door(
         assert any(paths[wrong].stem in str(each) for each in verify_partition(log))
 
 
+@pytest.mark.slow
 def test_records_of_a_transaction_whose_end_is_missing_are_left_out(tmp_path: Path) -> None:
     """With skip, the marker of a later transaction of the same producer does not end it."""
     one = session("local").copy(tmp_path)

@@ -138,6 +138,7 @@ def judge(one: Session, partition: str, path: Path, kind: str, logs: kts.LogDirs
     assert violations or (path.suffix == ".indexes" and kind in ("middle", "last")), where
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex", ".leader_epoch_checkpoint"])
 def test_damage_in_kafkas_own_layout(tmp_path: Path, suffix: str) -> None:
     for number, kind in enumerate(("missing", "cut", "middle")):
@@ -182,6 +183,7 @@ def test_records_are_right_where_the_indexes_are_lost_and_the_loss_is_told(tmp_p
         assert (None if found is None else found.offset) == (query["answer"] or {}).get("offset")
 
 
+@pytest.mark.slow
 def test_a_missing_or_wrong_key_is_told() -> None:
     one = session("aiven-zstd-encrypted")
     log = kts.open_partition(one.data / "txn-0", remote=one.remote)
@@ -195,6 +197,7 @@ def test_a_missing_or_wrong_key_is_told() -> None:
         records(log)
 
 
+@pytest.mark.slow
 def test_two_openings_of_one_store_keep_their_own_keys_and_segments() -> None:
     one = session("aiven-zstd-encrypted")
     log, expected = one.log("txn-0"), one.expected("txn-0")
@@ -210,6 +213,7 @@ def test_two_openings_of_one_store_keep_their_own_keys_and_segments() -> None:
         records(without_keys)
 
 
+@pytest.mark.slow
 def test_readers_of_one_store_that_are_drained_by_turns_do_not_mix() -> None:
     one = session("aiven-zstd-encrypted")
     log, alone = one.log("txn-0"), one.store_alone()["txn", 0]
@@ -343,6 +347,7 @@ def forget(one: Session, segment_id: str, last: bool) -> None:
             path.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [True, False])
 @pytest.mark.parametrize("name", ["aiven-plain", "local"])
 def test_first_copies_that_the_metadata_topic_has_lost_are_read_from_the_store(
@@ -430,6 +435,7 @@ def test_the_producer_snapshot_of_another_copy_is_found(tmp_path: Path) -> None:
     assert [each.kind for each in found] == ["snapshot"] and "expected the open transactions" in found[0].message
 
 
+@pytest.mark.slow
 def test_nothing_but_a_missing_object_is_named_though_transactions_go_through_it(tmp_path: Path) -> None:
     """What follows cannot be compared with it: its offsets, and the transactions that begin or end there."""
     one = session("aiven-zstd").copy(tmp_path)

@@ -38,6 +38,7 @@ def test_a_size_that_no_answer_has_is_refused_before_it_is_read(size: int, leade
         client.any_broker()
 
 
+@pytest.mark.slow
 def test_an_answer_of_nothing_but_elements_is_refused(leader: KtsLeader) -> None:
     def bomb(api: int, version: int, frame: bytes) -> bytes | None:
         if api != ApiKey.FETCH:

@@ -112,6 +112,7 @@ class Reader:
         return entry({each: self.log[each] for each in found}) if found else b""
 
 
+@pytest.mark.slow
 def test_records_are_compared_where_there_are_no_epochs(rng: random.Random) -> None:
     parted = 0
     for _ in range(200):

@@ -26,6 +26,7 @@ def leader(tmp_path: Path) -> Iterator[KtsLeader]:
         yield leader
 
 
+@pytest.mark.slow
 def test_all_partitions_are_followed_in_one_round(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
     leader.create("t", 5)
     for partition in range(5):
@@ -56,6 +57,7 @@ def test_a_leader_may_be_restarted_again_and_again(leader: KtsLeader, tmp_path: 
         assert copy.follower.truncations == 0
 
 
+@pytest.mark.slow
 def test_connections_may_be_cut_at_any_byte(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
     leader.create("t")
     leader.produce("t", rng, 200)
@@ -168,6 +170,7 @@ def test_a_partition_in_trouble_keeps_the_others_neither_waiting_nor_busy(
         assert other.log_end_offset == leader.log("t", 1).log_end_offset
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["", "wall-clock", "largest-timestamp", "earliest-timestamp"])
 @pytest.mark.parametrize("times", ["in order", "late", "old"])
 def test_a_copy_has_the_leaders_segments_whatever_rule_the_leader_rolls_by(

@@ -51,6 +51,7 @@ class Release:
         return joined(api, version, correlation, body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("release", RELEASES)
 def test_older_leaders_are_asked_what_they_understand(
     release: str, leader: KtsLeader, tmp_path: Path, rng: random.Random

@@ -129,6 +129,7 @@ def another_history(leader: KtsLeader, rng: random.Random, offset: int, sets: in
     leader.produce("t", rng, sets, magic=magic)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("magic", [1, 2])
 def test_a_copy_is_cut_where_the_leaders_history_is_another_one(
     magic: int, leader: KtsLeader, tmp_path: Path, rng: random.Random

@@ -48,6 +48,7 @@ def some(rng: random.Random) -> slice:
     return slice(rng.randrange(step), None, step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "name"), ASKED, ids=str)
 def test_shipped_search_answers_every_query_as_the_broker_did(
     scenario: Golden, name: str, writable: Callable[[Golden], Golden]
@@ -113,6 +114,7 @@ def check_search(log: kts.PartitionLog, records: list[tuple[int, int]], queries:
     assert log.max_timestamp() == (None if best is None else (best[1], best[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "name"), golden_partitions(), ids=str)
 def test_the_default_search_finds_what_a_linear_search_finds(scenario: Golden, name: str) -> None:
     log = kts.open(scenario.partition_dir(name), log_start_offset=scenario.log_start_offset(name))
@@ -163,6 +165,7 @@ def test_damaged_indexes_are_not_believed(
         assert log.offset_for_timestamp(target) == first_at_or_after(records, target)
 
 
+@pytest.mark.slow
 def test_a_closed_segments_index_without_its_end_is_not_believed(writable: Callable[[Golden], Golden]) -> None:
     scenario = golden("demo", "orders")
     directory = writable(scenario).partition_dir("orders-0")

@@ -126,6 +126,7 @@ def test_an_entry_in_a_gap_before_the_next_segment_tells_of_a_lost_end(brokers: 
         kts.scan(copy).read_all()
 
 
+@pytest.mark.slow
 def test_the_checker_sees_an_answer_that_is_wrong(sources: list[Source], tmp_path: Path, seed: int) -> None:
     """It is given answers of another log: every door differs."""
     one, other = sources[:2]

@@ -33,6 +33,7 @@ def from_another_process(path: Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_lock_keeps_other_processes_away_until_its_last_owner_gives_it_back(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     one, two = FileLock(str(path), "t-0"), FileLock(str(path), "t-1")

@@ -206,6 +206,7 @@ def test_verify_finds_an_entry_that_is_newer_than_noted(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_noted_magics_are_never_less_than_there_are(tmp_path: Path, rng: random.Random) -> None:
     """Over appends, truncations, rolls, reads, clean stops and crashes."""
     path, settings = tmp_path / "t-0", {"segment.bytes": 3000}

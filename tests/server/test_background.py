@@ -58,6 +58,7 @@ def test_a_chore_that_fails_says_so_and_tries_again(
         assert (record.exc_info is not None) == traceback
 
 
+@pytest.mark.slow
 def test_high_watermarks_are_checkpointed_while_a_broker_runs(tmp_path: Path) -> None:
     # Readers of the directory, such as a Spark stream, go no further than that.
     with Broker(tmp_path, {"replica.high.watermark.checkpoint.interval.ms": 20}) as broker, ServerThread(broker):
@@ -94,6 +95,7 @@ def test_a_clock_that_fails_once_ends_no_chore(tmp_path: Path, monkeypatch: pyte
         assert calls > before
 
 
+@pytest.mark.slow
 def test_a_broker_cleans_compacted_topics_at_its_interval_if_it_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def test_a_request_that_never_ends_is_dropped(sent: bytes) -> None:
         assert other.frame() == framed(METADATA, b"x")[4:]
 
 
+@pytest.mark.slow
 def test_a_client_that_is_silent_for_too_long_is_dropped() -> None:
     with served(idle_s=0.3) as found, RawClient(found.address) as client:
         client.send(framed(METADATA, b"x"))
@@ -109,6 +110,7 @@ def test_a_fault_of_ours_is_logged_and_costs_one_client_its_connection(caplog: p
     assert record.exc_info is not None
 
 
+@pytest.mark.slow
 def test_a_waiting_request_is_given_up_when_its_client_leaves_and_others_are_finished() -> None:
     ended: list[str] = []
 

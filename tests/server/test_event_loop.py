@@ -23,6 +23,7 @@ def short_stops(monkeypatch: pytest.MonkeyPatch) -> float:
     return 0.05
 
 
+@pytest.mark.slow
 def test_the_clock_stands_still_while_the_process_does(short_stops: float) -> None:
     async def story() -> tuple[float, float]:
         loop = asyncio.get_running_loop()

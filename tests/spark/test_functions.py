@@ -225,6 +225,7 @@ def test_a_cut_anywhere_is_told_or_dropped(on_error: str) -> None:
                 decoded(SETS[:length])
 
 
+@pytest.mark.slow
 def test_what_is_skipped_is_told_and_is_what_a_scan_skips(tmp_path: Path, rng: random.Random) -> None:
     """Each byte damaged once, the sizes that reach past the end too: no batch is lost without a word."""
     directory = tmp_path / "t-0"

@@ -243,6 +243,7 @@ def test_rows_of_a_slice_are_those_of_the_whole(big: Path) -> None:
     assert found.column(0).to_pylist() == list(range(59_990, 60_010))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("granularity", ["record", "segment", "finding"])
 def test_a_task_has_access_to_the_buckets_that_it_reads_and_to_no_other(
     granularity: str, bucket: TestBucket, big: Path

@@ -44,6 +44,7 @@ def test_the_store_alone_and_whole_partitions(spark: SparkSession, load: Any) ->
     assert findings == []
 
 
+@pytest.mark.slow
 def test_a_stream_goes_through_both_tiers_as_one_log() -> None:
     one = session("aiven-zstd-encrypted")
     given = {"path": str(one.data), "subscribe": "txn", "startingOffsets": "earliest", "isolation": "read_committed"}

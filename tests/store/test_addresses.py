@@ -14,6 +14,7 @@ from kts.store import addresses
 from kts.store.source import files, source_of
 
 
+@pytest.mark.slow
 def test_buckets_are_loaded_for_an_address_and_not_for_a_path_of_this_machine(tmp_path: Path) -> None:
     program = f"""
 import sys, kts

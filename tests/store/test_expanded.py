@@ -17,6 +17,7 @@ import kts
 from kts.store import expanded
 
 
+@pytest.mark.slow
 def test_a_bomb_takes_neither_memory_nor_more_disk_than_the_largest_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def counted_down(left: list[int], real: Callable[..., Any], *given: Any, **more:
     return real(*given, **more)
 
 
+@pytest.mark.slow
 def test_a_commit_that_ends_before_any_change_of_the_folder_is_whole_or_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

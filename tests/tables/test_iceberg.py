@@ -102,6 +102,7 @@ def test_a_program_that_rewrites_the_table_meanwhile_disturbs_nothing(tmp_path: 
     assert found(tmp_path) == [0, 1, 2] and table(tmp_path).offsets == {NAME: 3}
 
 
+@pytest.mark.slow
 def test_deleted_rows_stay_deleted_when_snapshots_expire(tmp_path: Path) -> None:
     """The table's own properties stand in, as long as its rows come from the snapshot that they belong to."""
     for number, change in enumerate((delete_some, delete_all, compact, lambda one: [delete_some(one), compact(one)])):

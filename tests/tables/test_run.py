@@ -52,6 +52,7 @@ def identities(folder: Path) -> list[tuple[Any, ...]]:
     return rows(folder, 'SELECT topic, partition, "offset" FROM rows ORDER BY ALL')
 
 
+@pytest.mark.slow
 def test_the_table_has_what_the_broker_wrote(tmp_path: Path) -> None:
     source = golden("demo", "orders").log_dir
     done = sync(source, "lake.db.rows", catalog=tmp_path / "c.sqlite", threads=2, commit_bytes=200_000)
@@ -294,6 +295,7 @@ def lose(folder: Path, catalog: bool) -> None:
         change.remove_properties("kts.offsets", "kts.topic.ids", "kts.snapshot")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("catalog", [True, False], ids=["iceberg", "folder"])
 def test_a_table_that_lost_its_offsets_goes_on_where_it_is_told_to(tmp_path: Path, catalog: bool) -> None:
     logs, table = tmp_path / "logs", "lake.db.rows" if catalog else str(tmp_path / "rows")
@@ -366,6 +368,7 @@ def test_a_random_clock_makes_a_bounded_number_of_files(tmp_path: Path, catalog:
         assert query(found, sql) == [(datetime.date(2026, 1, 8), 6)]
 
 
+@pytest.mark.slow
 def test_a_warehouse_that_does_not_answer_ends_by_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the libraries try again, and for how long."""
     with kts.Log(tmp_path / "logs" / "t-0") as log:

@@ -428,6 +428,7 @@ def test_a_deep_or_an_open_value_is_refused(value: bytes) -> None:
     assert found[0] == found[2] == {"a": 1, "l": None} and isinstance(found[1], str)
 
 
+@pytest.mark.slow
 def test_small_items_of_many_fields_do_not_multiply_memory() -> None:
     wide = {"type": "object", "properties": {f"f{number}": {"type": "integer"} for number in range(5000)}}
     schema = {"type": "object", "properties": {"l": {"type": "array", "items": wide}}}
@@ -1002,6 +1003,7 @@ def test_long_chains_and_loops_of_references_are_followed_once() -> None:
     assert schemas.by_id[3000].needs == ("3000",)
 
 
+@pytest.mark.slow
 def test_what_is_newest_among_thousands_of_versions_and_deletions(rng: random.Random) -> None:
     """Against the plain rule, which looks at every version for each deletion."""
     for _ in range(30):

@@ -339,6 +339,7 @@ def test_several_brokers_live_beside_each_other() -> None:
 # --- with clients ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_clients_and_the_test_read_each_others_records(broker: KtsBroker) -> None:
     broker.create_topic("orders", config={"message.timestamp.type": "LogAppendTime"})
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
@@ -355,6 +356,7 @@ def test_clients_and_the_test_read_each_others_records(broker: KtsBroker) -> Non
     assert [(row.value, row.timestamp, row.timestamp_type) for row in found] == [(b"theirs", T, 1), (b"ours", T, 1)]
 
 
+@pytest.mark.slow
 def test_a_consumer_that_waits_gets_a_record_at_once(broker: KtsBroker) -> None:
     """Its fetch would wait half an hour, ten times the patience of this test."""
     broker.create_topic("orders")

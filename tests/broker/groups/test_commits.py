@@ -68,6 +68,7 @@ def test_metadata_that_is_too_large_is_refused_alone(broker: Restartable) -> Non
     play(story())
 
 
+@pytest.mark.slow
 def test_a_commit_that_is_too_large_for_a_batch_is_refused_whole(broker: Restartable) -> None:
     async def story() -> None:
         many = {("t", number): committed(1, metadata="x" * 4000) for number in range(300)}

@@ -80,6 +80,7 @@ CASES = [(place, way) for place in PLACES for way in (in_a_value, in_the_size, a
 CASES += [("middle of the active", in_the_offset), ("near the end of the active", zeros)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("place", "way"), CASES)
 def test_groups_that_are_not_damaged_are_kept(
     place: str, way: Callable[[int, int], tuple[int, bytes]], tmp_path: Path

@@ -441,6 +441,7 @@ def test_a_deletion_ends_the_wait(asking: Asking) -> None:
     assert row["error_code"] == 1
 
 
+@pytest.mark.slow
 def test_the_time_ends_the_wait_and_gives_what_is_there(asking: Asking) -> None:
     made = asking.create(partitions=2)
 
@@ -475,6 +476,7 @@ def test_a_fetch_of_nothing_or_without_a_wait_is_answered_at_once(asking: Asking
         assert bytes(asking.fetch("t", version=version, min_bytes=0, max_wait_ms=FOREVER_MS)["records"]) == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("magic", [1, 2])
 def test_what_is_read_for_an_old_client_at_once_is_bounded_but_its_first_entry_is_whole(
     asking: Asking, magic: int

@@ -17,6 +17,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gen", KNOWN)
 def test_every_configuration_is_taken_or_refused_as_by_kafka(gen: str) -> None:
     judge(f"config-{gen}", config, KNOWN[gen])

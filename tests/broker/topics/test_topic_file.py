@@ -130,6 +130,7 @@ def test_records_of_many_partitions_are_deleted_with_one_checkpoint(quick: Path)
         assert (quick / "log-start-offset-checkpoint").read_text().count("\nt ") == 20
 
 
+@pytest.mark.slow
 def test_many_changes_keep_the_file_short_and_each_is_written_a_few_times_at_most(quick: Path) -> None:
     with Topics(quick) as topics:
         topics.create("t")

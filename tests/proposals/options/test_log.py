@@ -172,6 +172,7 @@ def test_time_based_retention_is_by_the_log_append_time_of_the_last_message_in_t
     assert (replica.bases(), replica.log.log_start_offset, replica.log.log_end_offset) == ([4], 4, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_new_replica_rolls_and_deletes_as_the_old_one_does(tmp_path: Path, option: int) -> None:
     settings = {"segment.ms": HOUR_MS, "segment.bytes": 1500, "retention.ms": 5 * HOUR_MS}
