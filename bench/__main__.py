@@ -20,6 +20,7 @@ from . import (
     kafka_sink,
     kafka_source,
     kafka_stream,
+    latest_state,
     linear,
     memory,
     planning,
@@ -54,15 +55,20 @@ class Settings:
 
 
 def pipeline(report: Report, settings: Settings) -> None:
-    """The small codecs, planning, the threads of a scan, tables, buckets, then Spark's streams and writes."""
+    """The small codecs, planning, the threads of a scan, buckets, then Spark's streams and writes."""
     for codec in ("lz4", "snappy"):
         results.run(report, settings.mib, settings.rounds, settings.seed, f"decode: v2 {codec}", SCRATCH)
     planning.run(report, settings.seed, SCRATCH / "planning")
     scanning.run(report, 4 * settings.bytes, settings.seed, settings.rounds, SCRATCH / "scan")
-    tables.run(report, settings.bytes, settings.seed, settings.rounds, SCRATCH / "tables")
     buckets.run(report, 8 * settings.bytes, settings.rounds, SCRATCH / "bucket")
     kafka_stream.run(report, 32 * settings.bytes, settings.seed, settings.rounds)
     kafka_sink.run(report, 8 * settings.bytes, settings.seed, settings.rounds)
+
+
+def of_tables(report: Report, settings: Settings) -> None:
+    """A topic that becomes a table, and the latest state of one."""
+    tables.run(report, settings.bytes, settings.seed, settings.rounds, SCRATCH / "tables")
+    latest_state.run(report, settings.bytes * 10 // 32, settings.seed, settings.rounds, SCRATCH / "latest")
 
 
 def both_threads(report: Report, settings: Settings) -> None:
@@ -85,6 +91,7 @@ PARTS: dict[str, Part] = {
     "proposals": lambda report, s: proposals.run(report, s.bytes, s.rounds),
     "broker": lambda report, s: wire_speed.run(report, 2 * s.bytes, s.rounds),
     "kafka": lambda report, s: kafka_source.run(report, 4 * s.bytes, s.seed, s.rounds),
+    "tables": lambda report, s: of_tables(report, s),
     "pipeline": lambda report, s: pipeline(report, s),
 }
 

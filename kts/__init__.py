@@ -39,6 +39,7 @@ since the epoch, as 64-bit integers. ``help(kts.scan)`` and so on describe each 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -74,17 +75,17 @@ from .model import (
 )
 
 if TYPE_CHECKING:
+    from kts.dataset.latest import latest
     from kts.log.log import Log
 else:
+    _LATER = {"Log": "kts.log.log", "latest": "kts.dataset.latest"}
 
     def __getattr__(name: str) -> Any:
-        """``Log`` is loaded when it is asked for: who only reads, as most commands do, starts sooner without it."""
-        if name != "Log":
+        """Some names are loaded when they are asked for: who only reads, as most commands do, starts sooner so."""
+        if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from kts.log.log import Log
-
-        globals()[name] = Log
-        return Log
+        globals()[name] = found = getattr(import_module(_LATER[name]), name)
+        return found
 
 
 def _proposals() -> Mapping[str, Extension]:
@@ -102,6 +103,7 @@ __version__ = "0.2.0"
 # First what people need first, as the reference has it.
 __all__ = [
     "scan",
+    "latest",
     "open",
     "open_partition",
     "open_log_dirs",

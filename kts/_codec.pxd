@@ -233,8 +233,15 @@ cdef extern from "append.h" nogil:
 
 cdef extern from "clean.h" nogil:
     int KTS_SLOT_BYTES
+    struct KeyHash "kts_hash":
+        uint64_t words[2]
+    struct Slot "kts_slot":
+        KeyHash hash
+        int64_t next
     struct OffsetMap "kts_offset_map":
-        int64_t keys, latest
+        Slot* slots
+        int64_t count, keys, latest
+        uint64_t secret[2]
     struct Aborted "kts_aborted":
         int64_t producer, first, last, stable
     struct CleanedProducers "kts_producers":
@@ -253,6 +260,9 @@ cdef extern from "clean.h" nogil:
         int64_t out_end, body_end, listed_count
         int magic
     int kts_map_begin(OffsetMap* m, int64_t most_slots, int64_t most_keys, const uint8_t* secret)
+    void kts_map_free(OffsetMap* m)
+    void kts_hash_of(const uint64_t* secret, const uint8_t* p, int64_t n, KeyHash* hash)
+    int kts_map_put(OffsetMap* m, const KeyHash* hash, int64_t offset)
     int kts_add_aborted(CleanedProducers* t, const Aborted* found, int64_t count)
     void kts_forget_producers(CleanedProducers* t)
     void kts_no_active_producers(CleanedProducers* t)

@@ -2231,6 +2231,86 @@ CLEANED_FIELDS = (
 
 
 @cython.final
+cdef class LatestOffsets:
+    """The last offset of each key: a cleaner's offset map, filled with columns.
+
+    Parameters
+    ----------
+    keys : int
+        Most keys in it.
+    secret : bytes
+        16 random bytes, of the hash of the keys.
+    """
+
+    cdef OffsetMap map
+
+    def __cinit__(self, int64_t keys, bytes secret not None):
+        if not 0 < keys <= INT32_MAX // 2 or PyBytes_GET_SIZE(secret) != 16:
+            raise ValueError(f"keys: expected 1 to 2^30-1, found {keys}")
+        if kts_map_begin(&self.map, 2 * keys, keys, <const uint8_t*> PyBytes_AS_STRING(secret)):
+            raise MemoryError()
+
+    def __dealloc__(self):
+        kts_map_free(&self.map)
+
+    def __len__(self):
+        return self.map.keys
+
+    def hashes(self, ends, data):
+        """The hashes of keys, 16 bytes each.
+
+        Parameters
+        ----------
+        ends : buffer of int32
+            Where each key ends in ``data``, behind where the first begins, as in Arrow.
+        """
+        cdef HeldBuffer places = held_buffer(ends), source = held_buffer(data)
+        cdef const int32_t* at = <const int32_t*> places.view.buf
+        cdef const uint8_t* p = <const uint8_t*> source.view.buf
+        cdef int64_t count = places.view.len // sizeof(int32_t) - 1, i
+        cdef bytes found = PyBytes_FromStringAndSize(NULL, max(count, 0) * sizeof(KeyHash))
+        cdef KeyHash* out = <KeyHash*> PyBytes_AS_STRING(found)
+        for i in range(count):
+            if not 0 <= at[i] <= at[i + 1] <= source.view.len:
+                raise ValueError(f"ends: expected rising places in {source.view.len} bytes, found {at[i]}, {at[i + 1]}")
+        with nogil:
+            for i in range(count):
+                kts_hash_of(self.map.secret, p + at[i], at[i + 1] - at[i], out + i)
+        return found
+
+    def put(self, hashes, offsets):
+        """Set the offsets (int64) of hashes; returns how many, fewer than were given if the map is full."""
+        cdef HeldBuffer keys = held_buffer(hashes), values = held_buffer(offsets)
+        cdef const KeyHash* hash = <const KeyHash*> keys.view.buf
+        cdef const int64_t* offset = <const int64_t*> values.view.buf
+        cdef int64_t count = values.view.len // sizeof(int64_t), i = 0
+        cdef int status = KTS_OK
+        if keys.view.len // <Py_ssize_t> sizeof(KeyHash) != count:
+            raise ValueError(f"offsets: expected {keys.view.len // sizeof(KeyHash)}, one for each hash, found {count}")
+        with nogil:
+            while i < count and status == KTS_OK:
+                status = kts_map_put(&self.map, hash + i, offset[i])
+                i += status == KTS_OK
+        if status == KTS_FAILED:
+            raise MemoryError()
+        return i
+
+    def entries(self):
+        """The hashes of all keys, and their offsets (int64), in one order."""
+        cdef bytes keys = PyBytes_FromStringAndSize(NULL, self.map.keys * sizeof(KeyHash))
+        cdef bytes offsets = PyBytes_FromStringAndSize(NULL, self.map.keys * sizeof(int64_t))
+        cdef KeyHash* hash = <KeyHash*> PyBytes_AS_STRING(keys)
+        cdef int64_t* offset = <int64_t*> PyBytes_AS_STRING(offsets)
+        cdef int64_t i, at = 0
+        with nogil:
+            for i in range(self.map.count):
+                if self.map.slots[i].next:
+                    hash[at] = self.map.slots[i].hash
+                    offset[at] = self.map.slots[i].next - 1
+                    at += 1
+        return keys, offsets
+
+
 cdef class Cleaner:
     """One pass of the cleaner over a log: entries into its offset map, then entries without the records that may go.
 

@@ -95,6 +95,7 @@ Examples:
   kts dump DIR/orders-0 --tail 5 --expand
   kts dump DIR --grep customer.:.C0345 -o found.jsonl.gz
   kts dump DIR --decoder offsets -o commits.parquet
+  kts dump DIR/orders-0 --latest --to 2026-09-02 -o state.parquet
   kts dump DIR --jobs 4 -o all.parquet
 
 Times: {SPELLINGS}.
@@ -108,6 +109,9 @@ out where they say nothing: CreateTime and no headers in all rows.
 --keys and --values: utf8 and json end the dump at a value that is not; auto, the default of tables, writes text as it
 is and any other value as 0x and hex; base64 and hex lose nothing. json is UTF-8 that is JSON: in JSON lines it is the
 value itself, not a string.
+
+--latest reads committed records, unless --isolation says otherwise, and decides by offset; with --offsets :N or --to it
+gives the state by the records before that. Records without a key do not count.
 
 --key and --grep choose among the records of the range; --limit and --tail count what is left.
 
@@ -137,6 +141,7 @@ unchanged.
 )
 @click.option("--key", metavar="TEXT", help="Only records with this key.")
 @click.option("--grep", metavar="REGEX", help="Only records whose key or value has a match (RE2; (?i) ignores case).")
+@click.option("--latest", is_flag=True, help="The latest state: the last record of each key, without deleted keys.")
 @click.option("--tail", metavar="N", type=click.IntRange(1, 2**62), help="The last N records of each partition.")
 @click.option(
     "--keys", type=click.Choice(SPELLED), help="How keys are written: see below. Default base64, tables auto."
@@ -166,6 +171,7 @@ def command(
     times: str,
     key: str | None,
     grep: str | None,
+    latest: bool,
     tail: int | None,
     keys: str | None,
     values: str | None,
@@ -193,8 +199,8 @@ def command(
     exact_range(asked)
     if as_json and kind not in (None, "jsonl"):
         raise click.UsageError(f"--json means --format jsonl; leave out --format {kind}")
-    if tail is not None and limit is not None:
-        raise click.UsageError("--tail and --limit exclude each other: give one of them")
+    if tail is not None and (latest or limit is not None):
+        raise click.UsageError(f"--tail and {'--latest' if latest else '--limit'} exclude each other: give one of them")
     if expanded() and (as_json or kind not in (None, "table") or output not in (None, "-")):
         raise click.UsageError("--expand draws tables: leave out --json, --format and -o, or leave out --expand")
     kind = kind or ("jsonl" if as_json else "table" if expanded() else default_format(output))
@@ -218,7 +224,7 @@ def command(
     given |= {"starting_offsets": first, "ending_offsets": behind, "columns": chosen.read}
     check_scan(given)
     logs = open_logs(paths, topics=topics, partitions=partitions, internal=False, decoder=decoder)
-    read = partial(scanned, given, chosen)
+    read = partial(latest_records if latest else scanned, given, chosen)
     if tail is not None:
         read = partial(
             last_of_all if timed and asked["strict_time_range"] is not False else last_records, given, chosen, tail
@@ -229,7 +235,7 @@ def command(
         return FINE
     refuse_input(output, logs)
     how = Spelling(keys, values, times == "iso", disarm)
-    total = None if tail is not None or chosen.filters else expected_records(logs, given)
+    total = None if latest or tail is not None or chosen.filters else expected_records(logs, given)
     records = write_records(limited(logs, read, limit), total, stream_schema(shown), kind, output, how)
     if not records:
         note(NONE)
@@ -362,6 +368,13 @@ def matches(column: Any, regex: str) -> Any:
 def scanned(given: dict[str, Any], chosen: Chosen, log: PartitionLog) -> Iterator[Any]:
     """The wanted records of a partition."""
     return map(chosen.among, log.scan(**given))
+
+
+def latest_records(given: dict[str, Any], chosen: Chosen, log: PartitionLog) -> Iterator[Any]:
+    """The wanted ones of the last records of each key of a partition."""
+    from kts.dataset.latest import LatestOptions, latest_of
+
+    return map(chosen.among, latest_of(log, LatestOptions(None, **given)))
 
 
 def last_of_all(given: dict[str, Any], chosen: Chosen, count: int, log: PartitionLog) -> Iterator[Any]:

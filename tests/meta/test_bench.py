@@ -142,7 +142,6 @@ def test_a_part_of_the_benchmark_runs_in_small(part: str, small: Path) -> None:
 
 
 def test_tables_are_measured_beside_the_writers_of_their_sinks(tmp_path: Path) -> None:
-    """Of the part `pipeline`, which runs Spark and brokers for minutes, this table alone."""
     code = "import sys; from pathlib import Path; from bench import tables; from bench.table import Report;"
     code += "report = Report(); tables.run(report, 50_000, 1, 1, Path(sys.argv[1])); report.write(Path(sys.argv[2]))"
     results = tmp_path / "results.md"
@@ -154,6 +153,18 @@ def test_tables_are_measured_beside_the_writers_of_their_sinks(tmp_path: Path) -
         ("folder", "pyarrow.dataset.write_dataset"),
         ("Iceberg", "append of pyiceberg"),
     ]
+
+
+def test_the_latest_state_is_measured_with_its_memory(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from bench import latest_state; from bench.table import Report;"
+    code += (
+        "report = Report(); latest_state.run(report, 5000, 1, 1, Path(sys.argv[1])); report.write(Path(sys.argv[2]))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "scratch"), str(tmp_path / "results.md")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [made] = tables((tmp_path / "results.md").read_text(encoding="utf-8")).values()
+    assert [(line[0], int(line[1].replace(",", "")) > 1000) for line in made] == [("5,000", False), ("5,000", True)]
 
 
 def test_a_comparison_of_two_checkouts_runs_in_small(tmp_path: Path) -> None:

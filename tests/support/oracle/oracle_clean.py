@@ -283,12 +283,8 @@ class Run:
         columns = ["offset", "timestamp", "key", "value", "headers"]
         uncommitted, position = self.consumed(step["max"], "high_watermark", committed=False)
         committed, stable = self.consumed(step["max"], "last_stable", committed=True)
-        latest: dict[bytes, Any] = {}
-        for row in committed:
-            if row["key"] is not None:
-                latest.pop(row["key"], None)
-                if row["value"] is not None:
-                    latest[row["key"]] = row["offset"]
+        end = min(log.high_watermark, log.last_stable_offset)
+        latest = kts.latest(log.path, as_of=end, columns=["key", "offset"]).read_all().to_pylist()
         assert columns == list(uncommitted[0]) if uncommitted else True
         return {
             "start": start,
@@ -299,7 +295,7 @@ class Run:
             "uncommitted_position": position,
             "committed": [row["offset"] for row in committed],
             "committed_position": stable,
-            "latest": [[text(key), offset] for key, offset in sorted(latest.items(), key=lambda one: one[1])],
+            "latest": [[text(row["key"]), row["offset"]] for row in latest],
         }
 
     def consumed(self, most: int, up_to: str, *, committed: bool) -> tuple[list[dict[str, Any]], int]:

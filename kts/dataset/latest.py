@@ -1,0 +1,272 @@
+"""The latest state of topics: of each key, the record with the greatest offset of its partition."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kts._codec import LatestOffsets
+from kts.codec.encode import int64s
+from kts.dataset.options import ISOLATIONS, PathScanOptions, ScanOptions, stream_schema
+from kts.dataset.partition import PartitionLog
+from kts.dataset.paths import selected
+from kts.dataset.scan import records
+from kts.errors import LogStorageError
+from kts.options import FLAG, Choice, Duration, option, takes_only
+from kts.times import Length
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+HASH_BYTES, OFFSET_BYTES = 16, 8
+ROW_BYTES = HASH_BYTES + OFFSET_BYTES
+MOST_KEYS = 1 << 20  # in memory, 48 bytes each at most; more of them go to a file, by their hash
+PART_BITS = 8  # of a hash: the keys of a part are in memory together
+KEYS, WITH_VALUES = ("offset", "key"), ("offset", "value")
+PIECE = 1 << 18  # rows that go to the file at once
+
+
+@dataclass(frozen=True)
+class LatestOptions(PathScanOptions):
+    """The arguments of ``kts.latest``: those of ``kts.scan``, which select records, and these.
+
+    Parameters
+    ----------
+    as_of : int, {topic: {partition: int}}, or a time, optional
+        The state by the records before this offset, as ``ending_offsets``; or by those with a timestamp before this
+        datetime or ISO text, as ``ending_timestamp``.
+    tombstones : bool
+        Include the records without a value that are the latest of their key: it was deleted.
+    isolation : str
+        ``read_committed``, the default, leaves out aborted transactions, and ends at the first open one.
+    allowed_lateness : timedelta, str or None
+        None, the default, reads the whole rest of the log for late records.
+    """
+
+    _: KW_ONLY
+    as_of: Any = option(None)
+    tombstones: bool = option(False, FLAG)
+    isolation: str = option("read_committed", Choice(ISOLATIONS), spark=True, command=True)
+    allowed_lateness: Length = option(None, Duration("LENGTH"), spark=True, command=True)
+
+    def __post_init__(self) -> None:
+        if self.as_of is not None:
+            if isinstance(self.as_of, bool):
+                raise TypeError(f"as_of: expected an offset or a time, found {self.as_of!r}")
+            name = "ending_offsets" if isinstance(self.as_of, (int, Mapping)) else "ending_timestamp"
+            if getattr(self, name) is not None:
+                raise ValueError(f"as_of: {name} says the same; give one of them")
+            object.__setattr__(self, name, self.as_of)
+        super().__post_init__()
+
+
+@takes_only(LatestOptions)
+def latest(asked: LatestOptions) -> pa.RecordBatchReader:
+    """The latest state of topics: of each key of a partition, the record with the greatest offset, without tombstones.
+
+    Offsets decide, never times. Records without a key do not count. The log is read twice: first its keys, then the
+    columns of the records that were found.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        Ordered by topic, partition, offset.
+
+    Raises
+    ------
+    FileNotFoundError, TypeError, ValueError, UnknownTopicOrPartitionError
+        A wrong argument; raised at once.
+    CorruptRecordError
+        Damage; raised while reading, with ``.path`` and ``.position``.
+    LogStorageError
+        Records of the state were deleted while they were read, or the temporary file cannot be written.
+
+    Notes
+    -----
+    Memory is one bit for each offset of a partition, and up to 64 MiB for keys; what does not fit goes to a temporary
+    file of 24 bytes a record. The state equals what Kafka's cleaner leaves of the log, with tombstones applied.
+
+    Examples
+    --------
+    >>> import kts
+    >>> state = kts.latest("demo/orders", partitions=[0], columns=["key", "offset"]).read_all()
+    >>> state.num_rows, state.slice(0, 1).to_pylist()
+    (234, [{'key': b'C0573', 'offset': 1834}])
+    """
+    import pyarrow as pa
+
+    _, logs = selected(asked.path, asked, asked.log_start_offset, decoder=asked.decoder)
+    ordered = sorted(logs, key=lambda log: (log.topic, log.partition))
+    schema = stream_schema(asked.names, asked.views)
+    return pa.RecordBatchReader.from_batches(schema, chain.from_iterable(latest_of(log, asked) for log in ordered))
+
+
+def latest_of(log: PartitionLog, asked: LatestOptions) -> Iterator[pa.RecordBatch]:
+    """The latest state of a partition; see :func:`latest`."""
+    import pyarrow as pa
+
+    with Latest() as state:
+        for rows in records([log], _reading(asked, KEYS)):
+            state.take(rows.column("key"), int64s(rows.column("offset"), "offset"))
+        if state.first < 0:
+            return
+        chosen = state.chosen()
+    end, found = state.last + 1, 0
+    names = tuple(dict.fromkeys((*asked.names, *WITH_VALUES)))
+    for rows in records([log], _reading(asked, names), end_offset=end):
+        mask = chosen.of(int64s(rows.column("offset"), "offset"))
+        found += int(mask.sum())
+        if not asked.tombstones:
+            mask &= np.asarray(rows.column("value").is_valid())
+        if mask.any():
+            yield rows.select(list(asked.names)).filter(pa.array(mask))
+    if found != chosen.count:
+        raise LogStorageError(
+            f"{log.topic}-{log.partition}: expected {chosen.count} keys, found {found}: records of the state "
+            "were deleted while they were read; ask again",
+            path=log.path,
+        )
+
+
+def _reading(asked: LatestOptions, names: Sequence[str]) -> ScanOptions:
+    """The options of a scan of these columns."""
+    own = {one.name: getattr(asked, one.name) for one in fields(ScanOptions) if one.init}
+    return ScanOptions(**own | {"columns": names, "views": asked.views and names != KEYS})
+
+
+class Latest:
+    """Finds the offsets of the latest records of a partition; a context manager, which removes its file.
+
+    Notes
+    -----
+    One bit for each offset between the first and the last record, and up to 48 bytes for each key in memory. Beyond
+    ``MOST_KEYS`` the hashes (SipHash of 128 bits, with a random secret) and offsets of all records that follow, 24
+    bytes each, lie in a temporary file.
+    """
+
+    def __init__(self) -> None:
+        self._secret = os.urandom(HASH_BYTES)
+        self._map = LatestOffsets(MOST_KEYS, self._secret)
+        self._spilled: _Spilled | None = None
+        self.first, self.last = -1, -1  # offsets that were seen, with a key
+
+    def __enter__(self) -> Latest:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._spilled is not None:
+            self._spilled.remove()
+
+    def take(self, keys: pa.Array, offsets: npt.NDArray[np.int64]) -> None:
+        """Add the next records, whose offsets are greater than all before; those without a key do not count."""
+        if keys.null_count:
+            valid = np.asarray(keys.is_valid())
+            keys, offsets = keys.drop_null(), offsets[valid]
+        if not len(offsets):
+            return
+        if self.first < 0:
+            self.first = int(offsets[0])
+        self.last = int(offsets[-1])
+        _, ends, data = keys.buffers()
+        places = memoryview(ends).cast("B").cast("i")[keys.offset : keys.offset + len(keys) + 1]
+        hashes = self._map.hashes(places, b"" if data is None else data)
+        done = 0 if self._spilled is not None else self._map.put(hashes, offsets.data)
+        if done == len(offsets):
+            return
+        if self._spilled is None:
+            entries = self._map.entries()
+            self._map = LatestOffsets(1, self._secret)  # from here on only for hashes
+            self._spilled = _Spilled()
+            self._spilled.add(*entries)
+        self._spilled.add(memoryview(hashes)[done * HASH_BYTES :], offsets[done:].tobytes())
+
+    def chosen(self) -> OffsetSet:
+        """The offsets of the latest records."""
+        chosen = OffsetSet(self.first, self.last)
+        if self._spilled is None:
+            chosen.add(np.frombuffer(self._map.entries()[1], np.int64))
+            return chosen
+        for hashes, offsets in self._spilled.parts():
+            part = LatestOffsets(len(offsets) // OFFSET_BYTES or 1, self._secret)
+            part.put(hashes, offsets)
+            chosen.add(np.frombuffer(part.entries()[1], np.int64))
+        return chosen
+
+
+class OffsetSet:
+    """A set of offsets, one bit for each that it may have."""
+
+    def __init__(self, first: int, last: int) -> None:
+        self.first, self.count = first, 0
+        self._bits = np.zeros((last - first) // 8 + 1, np.uint8)
+
+    def add(self, offsets: npt.NDArray[np.int64]) -> None:
+        """Add offsets, each once."""
+        places = offsets - self.first
+        np.bitwise_or.at(self._bits, places >> 3, (1 << (places & 7)).astype(np.uint8))
+        self.count += len(offsets)
+
+    def of(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which of these offsets are in it."""
+        places = offsets - self.first
+        inside = (places >= 0) & (places >> 3 < len(self._bits))
+        places = np.where(inside, places, 0)
+        bits: npt.NDArray[np.uint8] = self._bits[places >> 3] >> (places & 7).astype(np.uint8) & 1
+        return np.logical_and(inside, bits)
+
+
+class _Spilled:
+    """Hashes and offsets in a temporary file, those of one key in one part, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="kts-latest-")  # noqa: SIM115  # `remove` closes it
+        self._waiting: list[npt.NDArray[np.uint64]] = []
+        self._rows = 0
+        self._ends: list[npt.NDArray[np.intp]] = []  # of the parts in each run of rows, in rows of the file
+
+    def add(self, hashes: Any, offsets: Any) -> None:
+        """Add hashes and their offsets."""
+        rows = np.empty((len(offsets) // OFFSET_BYTES, 3), np.uint64)
+        rows[:, :2] = np.frombuffer(hashes, np.uint64).reshape(-1, 2)
+        rows[:, 2] = np.frombuffer(offsets, np.uint64)
+        self._waiting.append(rows)
+        self._rows += len(rows)
+        if self._rows >= PIECE:
+            self._write()
+
+    def _write(self) -> None:
+        rows = np.concatenate(self._waiting)
+        self._waiting, self._rows = [], 0
+        part = (rows[:, 1] >> np.uint64(64 - PART_BITS)).astype(np.uint16)
+        order = np.argsort(part, kind="stable")
+        before = self._ends[-1][-1] if self._ends else 0
+        self._ends.append(before + np.searchsorted(part[order], np.arange((1 << PART_BITS) + 1)))
+        try:
+            rows[order].tofile(self._file)
+        except OSError as error:
+            raise LogStorageError(f"temporary file in {tempfile.gettempdir()}: {error}") from error
+
+    def parts(self) -> Iterator[tuple[bytes, bytes]]:
+        """The hashes and offsets of each part."""
+        if self._waiting:
+            self._write()
+        self._file.flush()
+        for number in range(1 << PART_BITS):
+            runs = []
+            for ends in self._ends:
+                self._file.seek(int(ends[number]) * ROW_BYTES)
+                runs.append(np.fromfile(self._file, np.uint64, int(ends[number + 1] - ends[number]) * 3))
+            rows = np.concatenate(runs).reshape(-1, 3)
+            if len(rows):
+                yield rows[:, :2].tobytes(), rows[:, 2].tobytes()
+
+    def remove(self) -> None:
+        """Remove the file."""
+        self._file.close()
