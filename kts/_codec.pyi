@@ -208,7 +208,7 @@ class LatestOffsets:
     def put(self, hashes: Buffer, offsets: Buffer) -> int: ...
     def entries(self) -> tuple[bytes, bytes]: ...
 
-@disjoint_base
+@final
 class Cleaner:
     def __new__(
         cls,
