@@ -78,6 +78,18 @@ TABLE_COLUMNS = {  # of a decoder
         "transactionState",
         "transactionPartitions",
     ),
+    "share": (
+        "partition",
+        "offset",
+        "timestamp",
+        "recordType",
+        "group",
+        "shareTopicId",
+        "sharePartition",
+        "shareStartOffset",
+        "deliveryCompleteCount",
+        "tombstone",
+    ),
 }
 SPELLED = ("auto", *ENCODINGS, "json")  # how keys and values may be written
 SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}

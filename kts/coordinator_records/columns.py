@@ -1,21 +1,22 @@
-"""Records of ``__consumer_offsets`` and ``__transaction_state`` as Arrow columns.
+"""Records of ``__consumer_offsets``, ``__transaction_state`` and ``__share_group_state`` as Arrow columns.
 
 A decoder names the columns; it fills those of a record's kind, and the others are null. Each different key is read once
-per batch. Committed offsets are read by the column, group metadata and transactions one by one.
+per batch. Committed offsets are read by the column, all other values one by one.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kts.coordinator_records import groups, transactions
-from kts.coordinator_records.layout import VERSION, Layout, version_of
+from kts.coordinator_records import groups, modern, shares, transactions
+from kts.coordinator_records.layout import VERSION, Layout, as_json, version_of
 from kts.errors import InvalidRequestError, KtsError
-from kts.model import topic_id_text
+from kts.model import topic_id_text, uuid_text
 from kts.protocol.vectors import read_numbers, read_structs, readable
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     Places = npt.NDArray[np.int64]
 
+UNKNOWN = "Unknown"  # the type of a record, or a state, that Kafka 4.3 does not have
+_MODERN_COLUMNS = ("epoch", "clientId", "clientHost", "subscribedTopics", "assignedPartitions", "details")
 OFFSET_COLUMNS = (
     "recordType",
     "keyVersion",
@@ -44,6 +47,10 @@ OFFSET_COLUMNS = (
     "leader",
     "currentStateTimestamp",
     "members",
+    "groupType",
+    "memberId",
+    "regularExpression",
+    *_MODERN_COLUMNS,
 )
 TRANSACTION_COLUMNS = (
     "recordType",
@@ -63,6 +70,23 @@ TRANSACTION_COLUMNS = (
     "transactionStartTimestamp",
     "clientTransactionVersion",
 )
+SHARE_COLUMNS = (
+    "recordType",
+    "keyVersion",
+    "valueVersion",
+    "tombstone",
+    "group",
+    "shareTopicId",
+    "sharePartition",
+    "snapshotEpoch",
+    "stateEpoch",
+    "shareLeaderEpoch",
+    "shareStartOffset",
+    "deliveryCompleteCount",
+    "snapshotCreateTimestamp",
+    "snapshotWriteTimestamp",
+    "stateBatches",
+)
 
 
 class DecodedTopic(NamedTuple):
@@ -75,6 +99,7 @@ class DecodedTopic(NamedTuple):
 DECODERS = {
     "offsets": DecodedTopic(groups.TOPIC, OFFSET_COLUMNS),
     "transactions": DecodedTopic(transactions.TOPIC, TRANSACTION_COLUMNS),
+    "share": DecodedTopic(shares.TOPIC, SHARE_COLUMNS),
 }
 DECODED_COLUMNS = tuple(dict.fromkeys(name for decoder in DECODERS.values() for name in decoder.columns))
 
@@ -105,6 +130,12 @@ def column_types() -> dict[str, pa.DataType]:
         ("subscription", pa.binary()),
         ("assignment", pa.binary()),
     ]
+    batch = [
+        ("firstOffset", pa.int64()),
+        ("lastOffset", pa.int64()),
+        ("deliveryState", pa.int8()),
+        ("deliveryCount", pa.int16()),
+    ]
     return {
         "recordType": pa.string(),
         "keyVersion": pa.int16(),
@@ -125,6 +156,15 @@ def column_types() -> dict[str, pa.DataType]:
         "leader": pa.string(),
         "currentStateTimestamp": time,
         "members": pa.list_(pa.struct(member)),
+        "groupType": pa.string(),
+        "memberId": pa.string(),
+        "regularExpression": pa.string(),
+        "epoch": pa.int32(),
+        "clientId": pa.string(),
+        "clientHost": pa.string(),
+        "subscribedTopics": pa.list_(pa.string()),
+        "assignedPartitions": pa.list_(pa.struct([("topicId", pa.string()), ("partitions", pa.list_(pa.int32()))])),
+        "details": pa.string(),
         "transactionalId": pa.string(),
         "transactionProducerId": pa.int64(),
         "transactionProducerEpoch": pa.int16(),
@@ -137,6 +177,16 @@ def column_types() -> dict[str, pa.DataType]:
         "transactionLastUpdateTimestamp": time,
         "transactionStartTimestamp": time,
         "clientTransactionVersion": pa.int16(),
+        "shareTopicId": pa.string(),
+        "sharePartition": pa.int32(),
+        "snapshotEpoch": pa.int32(),
+        "stateEpoch": pa.int32(),
+        "shareLeaderEpoch": pa.int32(),
+        "shareStartOffset": pa.int64(),
+        "deliveryCompleteCount": pa.int32(),
+        "snapshotCreateTimestamp": time,
+        "snapshotWriteTimestamp": time,
+        "stateBatches": pa.list_(pa.struct(batch)),
     }
 
 
@@ -158,8 +208,11 @@ def decode_records(
     """
     import pyarrow as pa
 
+    names = tuple(names)
     table = _Table(keys.cast(pa.binary()), values.cast(pa.binary()), control)
-    (_offsets if decoder == "offsets" else _transactions)(table)
+    {"offsets": _offsets, "transactions": _transactions, "share": _shares}[decoder](table)
+    if not {*_MODERN_COLUMNS}.isdisjoint(names):
+        _modern_groups(table)
     return {name: table.column(name) for name in names}, sorted(table.refused)
 
 
@@ -203,8 +256,8 @@ class _Table:
         array = _shown(name, pa.concat_arrays([array for _, array in parts]))
         return array.cast(type_).take(pa.array(places, mask=places < 0))
 
-    def read_keys(self, read: Callable[[bytes], dict[str, Any]]) -> pa.Array:
-        """Read each different key once; returns the ``recordType`` of each row."""
+    def read_keys(self, read: Callable[[bytes], dict[str, Any]]) -> None:
+        """Read each different key once."""
         import pyarrow as pa
 
         rows = np.flatnonzero(self.data)
@@ -230,7 +283,12 @@ class _Table:
             for name in names
         }
         self.add(rows, columns)
-        return self.column("recordType")
+        self.types = self.column("recordType").dictionary_encode()
+
+    def rows_of(self, name: str) -> Places:
+        """The rows of a type of record that have a value."""
+        number = self.types.dictionary.index(name).as_py()
+        return np.flatnonzero(self.has_value & (np.asarray(self.types.indices.fill_null(-1)) == number) & (number >= 0))
 
     def read_values(
         self, rows: Places, layout: Layout, read: Callable[[bytes], dict[str, Any]], columns: Mapping[str, str]
@@ -249,41 +307,56 @@ class _Table:
             fitting = np.flatnonzero(fits)
             left[chosen[fitting]] = False
             self.add(rows[chosen[fitting]], {columns[name]: found[name].take(fitting) for name in columns})
-        rest, several = [], []
-        for row, value in zip(rows[left].tolist(), self.values.take(rows[left]).to_pylist(), strict=True):
+        self.read_each(rows[left], read, columns)
+
+    def read_each(self, rows: Places, read: Callable[[bytes], dict[str, Any]], columns: Mapping[str, str]) -> None:
+        """Read the values of rows one by one, as ``read_values``."""
+        done, several = [], []
+        for row, value in zip(rows.tolist(), self.values.take(rows).to_pylist(), strict=True):
             try:
                 several.append(read(value))
-                rest.append(row)
+                done.append(row)
             except KtsError as error:
                 self.refused.append(Refused(row, error.message))
-        if rest:
+        if done:
             listed = {columns[name]: [each[name] for each in several] for name in columns}
-            self.add(np.array(rest, np.int64), listed)
+            self.add(np.array(done, np.int64), listed)
 
 
-# --- the two topics -------------------------------------------------------------------------------
+# --- the topics -------------------------------------------------------------------------------------
 
 
 def _offsets(table: _Table) -> None:
-    import pyarrow.compute as pc
-
-    types = table.read_keys(_group_key)
+    table.read_keys(_group_key)
     for name, layout, read, columns in (
         ("OffsetCommit", groups.OFFSET_LAYOUT, groups.OFFSET_LAYOUT.read, _OFFSET_FIELDS),
         ("GroupMetadata", groups.GROUP_LAYOUT, _group, _GROUP_FIELDS),
     ):
-        chosen = np.asarray(pc.fill_null(pc.equal(types, name), False)) & table.has_value
-        table.read_values(np.flatnonzero(chosen), layout, read, columns)
+        table.read_values(table.rows_of(name), layout, read, columns)
+
+
+def _modern_groups(table: _Table) -> None:
+    for each in modern.TYPES.values():
+        rows = table.rows_of(each.name)
+        if len(rows):
+            table.read_each(rows, partial(_modern, each.value), {name: name for name in _MODERN_COLUMNS})
 
 
 def _transactions(table: _Table) -> None:
-    import pyarrow.compute as pc
-
-    known = np.asarray(pc.is_valid(table.read_keys(_transaction_key)))
+    table.read_keys(_transaction_key)
     layout = transactions.TRANSACTION_LAYOUT
-    table.read_values(np.flatnonzero(known & table.has_value), layout, layout.read, _TRANSACTION_FIELDS)
+    table.read_values(table.rows_of(_TRANSACTION_LOG), layout, layout.read, _TRANSACTION_FIELDS)
 
 
+def _shares(table: _Table) -> None:
+    table.read_keys(_share_key)
+    for number, layout in ((shares.SNAPSHOT, shares.SNAPSHOT_LAYOUT), (shares.UPDATE, shares.UPDATE_LAYOUT)):
+        there = {field.name for field in layout.fields}
+        columns = {name: column for name, column in _SHARE_FIELDS.items() if name in there}
+        table.read_each(table.rows_of(shares.RECORD_TYPES[number]), partial(_share, layout), columns)
+
+
+_TRANSACTION_LOG = "TransactionLog"
 _OFFSET_FIELDS = {
     "offset": "committedOffset",
     "leader_epoch": "committedLeaderEpoch",
@@ -313,16 +386,47 @@ _TRANSACTION_FIELDS = {
     "start_timestamp": "transactionStartTimestamp",
     "client_transaction_version": "clientTransactionVersion",
 }
+_SHARE_FIELDS = {
+    "snapshot_epoch": "snapshotEpoch",
+    "state_epoch": "stateEpoch",
+    "leader_epoch": "shareLeaderEpoch",
+    "start_offset": "shareStartOffset",
+    "delivery_complete_count": "deliveryCompleteCount",
+    "create_timestamp": "snapshotCreateTimestamp",
+    "write_timestamp": "snapshotWriteTimestamp",
+    "state_batches": "stateBatches",
+}
 
 
 def _group_key(key: bytes) -> dict[str, Any]:
     version = version_of(key, "key")
-    found = {"recordType": groups.RECORD_TYPES.get(version), "keyVersion": version}
+    found = {"recordType": modern.RECORD_TYPES.get(version, UNKNOWN), "keyVersion": version}
     if version in groups.OFFSET_KEYS:
         offset = groups.OFFSET_KEY_LAYOUT.read(key)
         more = {"committedTopic": offset["topic"], "committedPartition": offset["partition"]}
         return found | more | {"group": offset["group"]}
-    return found | {"group": groups.GROUP_KEY_LAYOUT.read(key)["group"]} if version in groups.RECORD_TYPES else found
+    if version == groups.GROUP_KEY:
+        return found | {"group": groups.GROUP_KEY_LAYOUT.read(key)["group"], "groupType": modern.CLASSIC}
+    type_ = modern.TYPES.get(version)
+    if type_ is None:
+        return found
+    read = type_.key.read(key)
+    more = {"memberId": read.get("member_id"), "regularExpression": read.get("regular_expression")}
+    return found | more | {"group": read["group"], "groupType": type_.group_type}
+
+
+def _modern(layout: Layout, value: bytes) -> dict[str, Any]:
+    found = layout.read(value)
+    assigned = found.get("topic_partitions", found.get("assigned_partitions"))
+    return {
+        "epoch": next((found[name] for name in ("epoch", "assignment_epoch", "member_epoch") if name in found), None),
+        "clientId": found.get("client_id"),
+        "clientHost": found.get("client_host"),
+        "subscribedTopics": found.get("subscribed_topic_names"),
+        "assignedPartitions": assigned
+        and [{"topicId": uuid_text(each["topic_id"]), "partitions": each["partitions"]} for each in assigned],
+        "details": json.dumps(as_json(layout.fields, found), ensure_ascii=False),
+    }
 
 
 def _group(value: bytes) -> dict[str, Any]:
@@ -350,9 +454,24 @@ def _member(found: Mapping[str, Any], consumer: bool) -> dict[str, Any]:
 def _transaction_key(key: bytes) -> dict[str, Any]:
     version = version_of(key, "key")
     if version != 0:
-        return {"recordType": None, "keyVersion": version}
+        return {"recordType": UNKNOWN, "keyVersion": version}
     named = transactions.TRANSACTION_KEY_LAYOUT.read(key)["transactional_id"]
-    return {"recordType": "TransactionLog", "keyVersion": version, "transactionalId": named}
+    return {"recordType": _TRANSACTION_LOG, "keyVersion": version, "transactionalId": named}
+
+
+def _share_key(key: bytes) -> dict[str, Any]:
+    version = version_of(key, "key")
+    found = {"recordType": shares.RECORD_TYPES.get(version, UNKNOWN), "keyVersion": version}
+    if version not in shares.RECORD_TYPES:
+        return found
+    read = shares.SHARE_KEY_LAYOUT.read(key)
+    more = {"shareTopicId": uuid_text(read["topic_id"]), "sharePartition": read["partition"]}
+    return found | more | {"group": read["group"]}
+
+
+def _share(layout: Layout, value: bytes) -> dict[str, Any]:
+    found = layout.read(value)
+    return found | {"state_batches": as_json(layout.fields, found)["stateBatches"]}
 
 
 # --- values -----------------------------------------------------------------------------------------
@@ -378,7 +497,7 @@ def _shown(name: str, array: pa.Array) -> pa.Array:
         return pc.if_else(pc.equal(array, -1), None, array)
     if name == "transactionState":
         names = dict(enumerate(transactions.STATES))
-        return _mapped(array, lambda state: names.get(state, "Unknown"))
+        return _mapped(array, lambda state: names.get(state, UNKNOWN))
     if name == "committedTopicId":
         return _mapped(array, topic_id_text)
     return array

@@ -1,10 +1,9 @@
 """The records of ``__consumer_offsets``: keys and values of committed offsets and of group metadata.
 
-Versions 0 and 1 of a key are of an offset, 2 of a classic group; newer ones are of the protocols of KIP-848, KIP-932
-and KIP-1071, and begin with the group's id. Values are flexible from version 4 on; null is a tombstone.
+Versions 0 and 1 of a key are of an offset, 2 of a classic group; newer ones are in ``modern``. Values are flexible from
+version 4 on; null is a tombstone.
 
-Source: OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue (3.9, 4.3.1), ConsumerProtocol,
-CoordinatorRecordType (4.3.1), ShareGroupPartitionMetadataKey (3.9).
+Source: OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue (3.9, 4.3.1), ConsumerProtocol.
 """
 
 from __future__ import annotations
@@ -18,31 +17,6 @@ from kts.errors import KtsError
 TOPIC = "__consumer_offsets"
 CONSUMER = "consumer"  # the protocol type of consumer groups
 OFFSET_KEYS, GROUP_KEY = (0, 1), 2
-RECORD_TYPES = {
-    0: "OffsetCommit",
-    1: "OffsetCommit",
-    2: "GroupMetadata",
-    3: "ConsumerGroupMetadata",
-    4: "ConsumerGroupPartitionMetadata",
-    5: "ConsumerGroupMemberMetadata",
-    6: "ConsumerGroupTargetAssignmentMetadata",
-    7: "ConsumerGroupTargetAssignmentMember",
-    8: "ConsumerGroupCurrentMemberAssignment",
-    9: "ShareGroupPartitionMetadata",
-    10: "ShareGroupMemberMetadata",
-    11: "ShareGroupMetadata",
-    12: "ShareGroupTargetAssignmentMetadata",
-    13: "ShareGroupTargetAssignmentMember",
-    14: "ShareGroupCurrentMemberAssignment",
-    15: "ShareGroupStatePartitionMetadata",
-    16: "ConsumerGroupRegularExpression",
-    17: "StreamsGroupMetadata",
-    19: "StreamsGroupMemberMetadata",
-    20: "StreamsGroupTargetAssignmentMetadata",
-    21: "StreamsGroupTargetAssignmentMember",
-    22: "StreamsGroupCurrentMemberAssignment",
-    23: "StreamsGroupTopology",
-}
 OFFSET_VALUE = GROUP_VALUE = 3  # written, as in Kafka: the newest that is not flexible
 EXPIRING_VALUE = 1  # the only one with an expire timestamp
 NEWEST_VALUE, FLEXIBLE = 4, 4
@@ -56,7 +30,7 @@ OFFSET_KEY_LAYOUT = Layout(
 """,
     OFFSET_KEYS[-1],
 )
-GROUP_KEY_LAYOUT = Layout("key of a group", "    group string 0+", max(RECORD_TYPES))
+GROUP_KEY_LAYOUT = Layout("key of a group", "    group string 0+", GROUP_KEY)
 OFFSET_LAYOUT = Layout(
     "offset",
     """

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from kts.errors import InvalidRequestError, UnsupportedVersionError
-from kts.protocol.fields import fields_of
+from kts.model import uuid_text
+from kts.protocol.fields import Field, fields_of
 from kts.protocol.reading import Cursor, struct_reader
 from kts.protocol.writing import REFUSED, Output, refused, struct_writer
 
@@ -65,6 +67,28 @@ class Layout:
         except REFUSED as error:
             raise refused(output, error, self.what) from error
         return b"".join(output.flush())
+
+
+def as_json(fields: Sequence[Field], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields with the names of Kafka's message definitions, for JSON: ids as Kafka prints them, bytes in base64."""
+    shown = {}
+    for field in fields:
+        first, *rest = field.name.split("_")
+        shown[first + "".join(map(str.capitalize, rest))] = _value_as_json(field, found[field.name])
+    return shown
+
+
+def _value_as_json(field: Field, value: Any) -> Any:
+    if value is None:
+        return None
+    if field.is_array:
+        element = field._replace(is_array=False)
+        return [_value_as_json(element, each) for each in value]
+    if field.type == "{}":
+        return as_json(field.fields, value)
+    if field.type == "uuid":
+        return uuid_text(value)
+    return base64.b64encode(value).decode() if field.type == "bytes" else value
 
 
 def version_of(data: bytes, what: str) -> int:

@@ -134,8 +134,9 @@ class ScanOptions(RangeOptions):
     views : bool
         Keys and values as ``binary_view``.
     decoder : str, optional
-        Decode the records of ``__consumer_offsets`` or ``__transaction_state`` to columns. The topic is then that one,
-        and the columns are topic, partition, offset, timestamp, the decoder's, key and value.
+        Decode the records of ``__consumer_offsets`` (``offsets``), ``__transaction_state`` (``transactions``) or
+        ``__share_group_state`` (``share``) to columns. The topic is then that one, and the columns are topic,
+        partition, offset, timestamp, the decoder's, key and value.
     threads : int
         Decode in up to this many threads, ahead of the reader. The rows, their order and that of errors stay the same;
         each thread adds one or two batches to the memory, with the bytes that they were read from.

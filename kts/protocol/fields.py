@@ -1,9 +1,9 @@
 """The fields of a struct in Kafka's binary protocol, parsed from a table with a line per field.
 
 A field is ``name type versions``, then optionally ``null versions``, ``= default`` and ``tag number``, in this order;
-more indented lines are the fields of the struct above. Types are
-``bool int8 int16 uint16 int32 int64 uuid string bytes records``; ``{}`` is a struct, ``[]`` an array of structs, and
-``[]int32`` an array of the type that follows. In flexible versions strings, bytes, records and arrays have a compact
+more indented lines are the fields of the struct above. Types are ``bool int8 int16 uint16 int32 int64 uuid string bytes
+records``; ``{}`` is a struct, ``[]`` an array of structs, and ``[]int32`` an array of the type that follows. A struct
+that may be null begins with a byte that says so. In flexible versions strings, bytes, records and arrays have a compact
 length, and each struct ends with its tagged fields (KIP-482).
 
 Source: the JSON message definitions, of which Kafka generates its classes (MessageGenerator).

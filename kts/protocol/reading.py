@@ -167,6 +167,21 @@ def _fixed_elements(type_: str) -> Callable[[Cursor, int], list[Any]]:
     return read_elements
 
 
+def _struct_or_null(read: Read, tagged: bool) -> Read:
+    """Reader of a struct after the sign that it is there: above 0 as a varint in a tagged field, else from 0 on."""
+
+    def read_or_null(cursor: Cursor) -> Any:
+        if tagged:
+            there = 0 < read_uvarint(cursor) <= 0x7FFFFFFF
+        else:
+            cursor.need(1, "a struct or null")
+            there = cursor.buffer[cursor.position] < 0x80
+            cursor.position += 1
+        return read(cursor) if there else None
+
+    return read_or_null
+
+
 def _run(fields: Sequence[Field]) -> Step:
     """Reader of adjacent fields of fixed size, in one step."""
     names = [field.name for field in fields]
@@ -237,7 +252,8 @@ def _reader(field: Field, version: int, flexible: bool) -> tuple[Read, int]:
         read, least = _reader(element, version, flexible)
         return _array(read_long, nullable, _elements(read), max(least, 1)), 1 if flexible else 4
     if field.type == "{}":
-        return struct_reader(field.fields, version, flexible)
+        read, least = struct_reader(field.fields, version, flexible)
+        return (_struct_or_null(read, field.tag is not None), 1) if nullable else (read, least)
     if field.type in FIXED:
         layout = struct.Struct(">" + FIXED[field.type])
 

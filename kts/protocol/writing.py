@@ -105,6 +105,17 @@ def _array(pack_length: Callable[[int], bytes], nullable: bool, write: Write) ->
     return write_array
 
 
+def _struct_or_null(write: Write, null: bytes) -> Write:
+    """Writer of a struct after a byte that says that it is there."""
+
+    def write_or_null(output: Output, value: Any) -> None:
+        output.buffer += null if value is None else b"\1"
+        if value is not None:
+            write(output, value)
+
+    return write_or_null
+
+
 def _run(fields: Sequence[Field]) -> Step:
     """Writer of adjacent fields of fixed size, in one step."""
     named = [(field.name, field.default) for field in fields]
@@ -175,7 +186,8 @@ def _writer(field: Field, version: int, flexible: bool) -> Write:
         element = _writer(field._replace(is_array=False, null=range(0)), version, flexible)
         return _array(pack_long, nullable, element)
     if field.type == "{}":
-        return struct_writer(field.fields, version, flexible)
+        write = struct_writer(field.fields, version, flexible)
+        return _struct_or_null(write, b"\0" if field.tag is not None else b"\xff") if nullable else write
     if field.type in FIXED:
         layout = struct.Struct(">" + FIXED[field.type])
 

@@ -138,7 +138,9 @@ def spark_type(type_: pa.DataType) -> str:
         return f"struct<{','.join(f'{field.name}:{spark_type(field.type)}' for field in type_)}>"
     if pa.types.is_timestamp(type_):
         return "timestamp"
-    return {"int16": "smallint", "int32": "int", "int64": "bigint", "bool": "boolean"}.get(str(type_), str(type_))
+    return {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "bool": "boolean"}.get(
+        str(type_), str(type_)
+    )
 
 
 def types_of(options: Options) -> dict[str, str]:

@@ -16,7 +16,7 @@ import pytest
 import zstandard
 from pyarrow import csv, dataset, parquet
 from pyarrow.json import read_json
-from support.coordinators import broker
+from support.coordinators import GROUPS, broker
 from support.golden import Golden, Row, golden, golden_partitions, row_from_json
 from support.processes.cli_runs import lines, run
 
@@ -244,8 +244,9 @@ def test_records_of_internal_topics_are_decoded_to_columns(tmp_path: Path) -> No
     assert members[0]["assignedPartitions"] == [{"topic": "orders", "partitions": [0, 1]}]
     assert base64.b64decode(members[0]["subscription"]).startswith(b"\0")
     [new, *_] = [line for line in made if line["recordType"] == "ConsumerGroupMemberMetadata"]
-    assert (new["group"], new["committedOffset"]) == ("modern", None)
-    assert b"orders" in base64.b64decode(new["value"])
+    assert (new["group"], new["groupType"], new["subscribedTopics"]) == ("modern", "Consumer", ["orders"])
+    assert json.loads(new["details"])["rebalanceTimeoutMs"] == 300_000
+    assert new["committedOffset"] is None
 
     said = run("dump", broker("4.3.1") / "orders-0", "--decoder", "offsets", code=3).stderr
     assert "offset 0 of orders-0 is not a record of __consumer_offsets: key: expected a version" in said
@@ -254,6 +255,8 @@ def test_records_of_internal_topics_are_decoded_to_columns(tmp_path: Path) -> No
     shown = run("dump", broker("4.3.1"), "--decoder", "transactions", "--format", "table").stdout.splitlines()
     assert "transactionState" in shown[0]
     assert any("Ongoing" in line and "orders-0, __consumer_offsets-1" in line for line in shown)
+    shown = run("dump", GROUPS, "--decoder", "share", "--format", "table").stdout.splitlines()
+    assert [line.split()[-1] for line in shown].count("True") == 1, "a deleted group"
     for suffix, rows in (("csv", 1), ("parquet", 0), ("arrow", 0)):
         out = tmp_path / f"out.{suffix}"
         run("dump", broker("4.3.1"), "--decoder", "offsets", "-o", out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 from typing import Any
 
@@ -10,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from support.broker.group_play import subscription
-from support.coordinators import VERSIONS, broker, dumped, dumped_transactions, written
+from support.coordinators import GROUPS, VERSIONS, broker, dumped, dumped_transactions, written
 from support.golden import scaled
 
 import kts
 from kts.coordinator_records import groups
 from kts.coordinator_records.columns import DECODERS, column_types, decode_records
-from kts.coordinator_records.groups import OFFSET_LAYOUT, RECORD_TYPES, Committed, group_key, offset_key, offset_value
+from kts.coordinator_records.groups import OFFSET_LAYOUT, Committed, group_key, offset_key, offset_value
+from kts.coordinator_records.modern import RECORD_TYPES
 from kts.coordinator_records.transactions import STATES, TRANSACTION_KEY_LAYOUT
 from kts.errors import KtsError
 
@@ -125,6 +127,10 @@ def test_group_records_of_real_brokers_are_what_kafkas_dump_says(version: str) -
                 check_members(row, value["data"]["members"])
             else:
                 assert row["committedOffset"] is row["generation"] is row["members"] is None
+                details = json.loads(row["details"] or "{}")
+                said = {} if value is None else value["data"]
+                assert {name: details[name] for name in said} == said
+                assert row["groupType"] == {1: None, 2: "Classic"}.get(row["keyVersion"], "Consumer")
     assert {"OffsetCommit", "GroupMetadata"} <= kinds
     assert ("OffsetCommit deleted" in kinds) == (version != "0.10.2.2")
     assert ("ConsumerGroupMemberMetadata" in kinds) == (version == "4.3.1")
@@ -221,7 +227,7 @@ def test_records_of_unknown_kinds_keep_what_is_known_and_damage_has_a_reason() -
     sound = offset_value(Committed(5, -1, "", 9))
     keys = [
         b"\0\x63\0\1g",
-        b"\0\x05\0\1g\0\1m",
+        b"\0\x03\0\1g",
         b"\0\1\0\1g",
         None,
         b"",
@@ -229,10 +235,11 @@ def test_records_of_unknown_kinds_keep_what_is_known_and_damage_has_a_reason() -
         b"\0\2\0\1g",
         b"\0\2\0\1g",
     ]
-    values = [b"\0\0\1", b"\0\0\1", sound, sound, sound, b"\0\x09", b"\0\3\0", None]
+    values = [b"\0\0\1", b"\0\0\0\0\0\7\0", sound, sound, sound, b"\0\x09", b"\0\3\0", None]
     rows, refused = decoded("offsets", keys, values)
-    assert [row["recordType"] for row in rows[:2]] == [None, "ConsumerGroupMemberMetadata"]
-    assert [row["keyVersion"] for row in rows[:2]] == [99, 5]
+    assert [row["recordType"] for row in rows[:2]] == ["Unknown", "ConsumerGroupMetadata"]
+    assert [row["keyVersion"] for row in rows[:2]] == [99, 3]
+    assert (rows[0]["details"], rows[1]["epoch"]) == (None, 7)
     assert [row["group"] for row in rows] == [None, "g", None, None, None, "g", "g", "g"]
     assert (rows[5]["committedTopic"], rows[5]["committedPartition"]) == ("t", 2)
     assert [row["tombstone"] for row in rows] == [False] * 7 + [True]
@@ -241,6 +248,34 @@ def test_records_of_unknown_kinds_keep_what_is_known_and_damage_has_a_reason() -
     assert refused[3] == "key: expected a key, found null"
     assert refused[4] == "key: expected a version of 2 bytes, found 0"
     assert refused[5] == "offset: expected a version from 0 to 4, found 9"
+
+
+def test_only_a_damaged_group_of_a_new_protocol_is_refused_and_only_where_its_columns_are_asked_for() -> None:
+    keys = pa.array([offset_key("g", "t", 0), b"\0\3\0\1g", b"\0\3\0\1h"], pa.binary())
+    values = pa.array([offset_value(Committed(5, -1, "", 9)), b"\0\0\0", b"\0\0\0\0\0\7\0"], pa.binary())
+    columns, refused = decode_records("offsets", ["group", "committedOffset"], keys, values)
+    assert (columns["committedOffset"].to_pylist(), refused) == ([5, None, None], [])
+    columns, refused = decode_records("offsets", ["group", "epoch"], keys, values)
+    assert columns["epoch"].to_pylist() == [None, None, 7]
+    assert [(each.row, each.reason) for each in refused] == [(1, "expected 4 bytes for int32, found 1 left")]
+
+
+def test_share_group_state_of_a_real_broker_has_a_row_for_each_record() -> None:
+    rows = plain(kts.scan(GROUPS, decoder="share").read_all())
+    assert {row["recordType"] for row in rows} == {"ShareSnapshot", "ShareUpdate"}
+    orders = [row for row in rows if row["group"] == "share-open" and row["sharePartition"] == 1]
+    names = ["shareStartOffset", "deliveryCompleteCount", "snapshotEpoch", "stateEpoch"]
+    assert [[row[name] for name in names] for row in orders] == [[-1, -1, 0, 2], [0, 10, 0, None], [10, 1, 0, None]]
+    [batch] = orders[1]["stateBatches"][-1:]
+    assert batch == {"firstOffset": 5, "lastOffset": 9, "deliveryState": 2, "deliveryCount": 1}
+    [gone] = [row for row in rows if row["tombstone"]]
+    assert (gone["group"], gone["shareStartOffset"], gone["stateBatches"]) == ("share-gone", None, None)
+
+
+def test_an_unknown_type_of_share_or_transaction_record_is_named_so() -> None:
+    for decoder in ("share", "transactions"):
+        [row], refused = decoded(decoder, [b"\0\7\0\1g"], [b"\0\0\1"])
+        assert (row["recordType"], row["keyVersion"], row["tombstone"], refused) == ("Unknown", 7, False, {})
 
 
 def test_members_of_other_protocols_keep_their_bytes() -> None:
@@ -280,7 +315,7 @@ def test_decoders_share_no_name_with_columns_of_records() -> None:
 def test_mutated_records_of_real_brokers_are_decoded_or_refused(rng: random.Random) -> None:
     """Nothing but a refusal, whatever the bytes are."""
     for decoder, found in DECODERS.items():
-        raw = kts.scan(broker("4.3.1"), topics=[found.topic], columns=["key", "value"]).read_all().to_pylist()
+        raw = kts.scan(GROUPS, topics=[found.topic], columns=["key", "value"]).read_all().to_pylist()
         keys: list[bytes | None] = []
         values: list[bytes | None] = []
         for _ in range(scaled(500, 20_000)):

@@ -9,6 +9,9 @@ import pytest
 from kts.broker import wire
 from kts.broker.wire.messages import ApiKey
 from kts.errors import InvalidRequestError
+from kts.protocol.fields import fields_of
+from kts.protocol.reading import Cursor, struct_reader
+from kts.protocol.writing import Output, struct_writer
 
 
 def produce_data(records: Any) -> list[Any]:
@@ -38,3 +41,20 @@ def test_a_body_that_does_not_fit_is_refused_with_the_field() -> None:
         InvalidRequestError, match=r"METADATA version 1 .*: topics\[0\]\.name: expected string, found None"
     ):
         wire.encode_request(ApiKey.METADATA, 1, 1, "c", {"topics": [{"name": None}]})
+
+
+@pytest.mark.parametrize("tag", [None, 0])
+def test_a_struct_that_may_be_null_has_a_byte_in_front(tag: int | None) -> None:
+    """A field has a signed one, a tagged field a varint; a tagged struct with its default is not written at all."""
+    tagged = "" if tag is None else f" tag {tag}"
+    (field,) = fields_of(f"    inner {{}} 0+ null 0+{tagged}\n        n int8 0+", 0)
+    write = struct_writer([field], 0, True)
+    read, _ = struct_reader([field], 0, True)
+    there, null = (b"\1\7\0\0", b"\xff\0") if tag is None else (b"\1\0\3\1\7\0", b"\1\0\1\0")
+    for body, expected in (({"inner": {"n": 7}}, there), ({"inner": None}, null)):
+        output = Output()
+        write(output, body)
+        assert b"".join(output.flush()) == expected
+        assert read(Cursor(memoryview(expected), 9)) == body
+    with pytest.raises(InvalidRequestError, match="another byte|1 bytes for a struct or null"):
+        read(Cursor(memoryview(b"" if tag is None else b"\1\0\0"), 9))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from support.coordinators import broker, described
+from support.coordinators import GROUPS, broker, described
 from support.golden import golden
 
 import kts
@@ -117,10 +117,10 @@ def test_damage_names_file_and_position(damaged: Path, load: Any) -> None:
     assert [row.crcOk for row in headers].count(False) == 1
 
 
-@pytest.mark.parametrize("decoder", ["offsets", "transactions"])
+@pytest.mark.parametrize("decoder", ["offsets", "transactions", "share"])
 def test_a_decoder_gives_the_columns_that_scan_gives(load: Any, decoder: str) -> None:
-    found = load(broker("4.3.1"), decoder=decoder).orderBy("partition", "offset").toArrow()
-    check_rows(found, kts.scan(broker("4.3.1"), decoder=decoder).read_all())
+    found = load(GROUPS, decoder=decoder).orderBy("partition", "offset").toArrow()
+    check_rows(found, kts.scan(GROUPS, decoder=decoder).read_all())
 
 
 def test_committed_offsets_can_be_asked_for_in_sql(spark: SparkSession, load: Any) -> None:

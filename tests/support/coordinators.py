@@ -1,4 +1,4 @@
-"""What brokers left of groups and transactions in `data/coordinators`, and what Kafka's own tools say of it."""
+"""What brokers left of groups and transactions in `data/coordinators` and `data/groups`, and what Kafka says of it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from support import TESTS
 
 FOLDER = TESTS / "data/coordinators"
+GROUPS = TESTS / "data/groups/4.3.1"  # groups of every type, and transactions of version 2
 VERSIONS = sorted(path.name for path in FOLDER.iterdir())
 _RECORD = re.compile(r"^\| offset: (\d+) .*? key: (\{.*?\}) payload: (\{.*\}|<DELETE>)$", re.MULTILINE)
 _TRANSACTION = re.compile(
@@ -53,3 +54,8 @@ def described(version: str) -> list[tuple[str, str, int, int, int, int]]:
 def written() -> list[dict[str, Any]]:
     """Values of every version that Kafka 4.3.1's classes wrote: `kind`, `version`, `bytes`, and their `json`."""
     return [json.loads(line) for line in (broker("4.3.1") / "values.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def admin() -> dict[str, Any]:
+    """What the Admin client said of `GROUPS` before the broker stopped: `groups`, `offsets`, and `ends` of logs."""
+    return dict(json.loads((GROUPS / "admin.json").read_text(encoding="utf-8")))
