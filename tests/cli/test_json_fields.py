@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.broker.served import serve
+from support.coordinators import GROUPS
 from support.processes.cli_runs import lines, run
 
 import kts
@@ -29,7 +30,7 @@ COMMANDS = {
     ],
     "copy": [["copy", "demo/orders", "copied"]],
     "dump": [["dump", "demo/orders", "--limit", "5"]],
-    "groups": [["groups", "demo/*"]],
+    "groups": [["groups", str(GROUPS), *rest] for rest in ([], ["--state"], ["--members"])],
     "ls": [["ls", "demo/orders"], ["ls", "demo/legacy", "--segments"]],
     "offset-for": [
         ["offset-for", "demo/orders/orders-0", "--time", "2026-09-08", *rest] for rest in ([], ["--explain"])
