@@ -338,7 +338,7 @@ def _offsets(table: _Table) -> None:
 def _modern_groups(table: _Table) -> None:
     for each in modern.TYPES.values():
         rows = table.rows_of(each.name)
-        if len(rows):
+        if each.value is not None and len(rows):
             table.read_each(rows, partial(_modern, each.value), {name: name for name in _MODERN_COLUMNS})
 
 

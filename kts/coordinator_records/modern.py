@@ -1,10 +1,12 @@
 """The records of consumer groups of KIP-848, share groups (KIP-932) and streams groups (KIP-1071).
 
 They lie in ``__consumer_offsets`` beside those of ``groups``; the version of a key is the record's type. Values have
-version 0, which is flexible; null is a tombstone. Type 18 was never used, type 9 by 3.9 alone.
+version 0, which is flexible; null is a tombstone. Type 18 was never used. The early access of share groups, in 3.9 and
+4.0, wrote other fields under the same version, which 4.1 and newer cannot read either; of its type 9 only the name is
+known here.
 
-Source: the message definitions of the group coordinator, CoordinatorRecordType, GroupType (4.3.1),
-ShareGroupPartitionMetadata (3.9).
+Source: the message definitions of the group coordinator (4.3.1; 4.1 and 4.2 have fewer tagged fields), of
+ShareGroupPartitionMetadata (3.9, 4.0); CoordinatorRecordType, GroupType (4.3.1).
 """
 
 from __future__ import annotations
@@ -18,20 +20,20 @@ CLASSIC, CONSUMER, SHARE, STREAMS = "Classic", "Consumer", "Share", "Streams"  #
 
 
 class RecordType(NamedTuple):
-    """A type of record: its name in Kafka, the type of its group, and its layouts."""
+    """A type of record: its name in Kafka, the type of its group, and its layouts; no value's if that is not known."""
 
     name: str
     group_type: str
     key: Layout
-    value: Layout
+    value: Layout | None
 
 
 def _key(number: int, more: str = "") -> Layout:
     return Layout("key of a group", f"    group string 0+\n{more}", number)
 
 
-def _value(what: str, text: str) -> Layout:
-    return Layout(what, text, 0, 0)
+def _value(what: str, text: str | None) -> Layout | None:
+    return None if text is None else Layout(what, text, 0, 0)
 
 
 _MEMBER = "    member_id string 0+"
@@ -101,7 +103,11 @@ _SHARE_ASSIGNMENT = """
         topic_id                uuid     0+
         partitions              []int32  0+
 """
-_INITIALIZED = """
+_STATE_PARTITIONS = """
+    initializing_topics         []       0+
+        topic_id                uuid     0+
+        topic_name              string   0+
+        partitions              []int32  0+
     initialized_topics          []       0+
         topic_id                uuid     0+
         topic_name              string   0+
@@ -109,12 +115,6 @@ _INITIALIZED = """
     deleting_topics             []       0+
         topic_id                uuid     0+
         topic_name              string   0+
-"""
-_INITIALIZING = """
-    initializing_topics         []       0+
-        topic_id                uuid     0+
-        topic_name              string   0+
-        partitions              []int32  0+
 """
 _STREAMS_GROUP = """
     epoch                       int32    0+
@@ -196,13 +196,13 @@ def _types() -> dict[int, RecordType]:
         (6, "TargetAssignmentMetadata", CONSUMER, "", "target assignment", _TARGET),
         (7, "TargetAssignmentMember", CONSUMER, _MEMBER, "target of a member", _TARGET_MEMBER),
         (8, "CurrentMemberAssignment", CONSUMER, _MEMBER, "assignment of a member", _CONSUMER_ASSIGNMENT),
-        (9, "PartitionMetadata", SHARE, "", "partitions of a group", _INITIALIZED),
+        (9, "PartitionMetadata", SHARE, "", "partitions of a group", None),
         (10, "MemberMetadata", SHARE, _MEMBER, "member", _SHARE_MEMBER),
         (11, "Metadata", SHARE, "", "share group", f"{epoch}    metadata_hash int64 0+"),
         (12, "TargetAssignmentMetadata", SHARE, "", "target assignment", _TARGET),
         (13, "TargetAssignmentMember", SHARE, _MEMBER, "target of a member", _TARGET_MEMBER),
         (14, "CurrentMemberAssignment", SHARE, _MEMBER, "assignment of a member", _SHARE_ASSIGNMENT),
-        (15, "StatePartitionMetadata", SHARE, "", "partitions of a group", _INITIALIZING + _INITIALIZED),
+        (15, "StatePartitionMetadata", SHARE, "", "partitions of a group", _STATE_PARTITIONS),
         (16, "RegularExpression", CONSUMER, _EXPRESSION, "regular expression", _CONSUMER_EXPRESSION),
         (17, "Metadata", STREAMS, "", "streams group", _STREAMS_GROUP),
         (19, "MemberMetadata", STREAMS, _MEMBER, "member", _STREAMS_MEMBER),

@@ -116,6 +116,8 @@ def _values(log: PartitionLog, current: Sequence[Current], skip: bool) -> Iterat
         except KtsError:
             continue
         member = of.get("member_id", of.get("regular_expression", ""))
+        if type_.value is None:
+            continue
         try:
             yield of["group"], (type_.name, member), type_.value.read(value)
         except KtsError as error:
@@ -163,7 +165,7 @@ def _topic_names(logs: Iterable[PartitionLog], found: Iterable[Values]) -> dict[
     names = {}
     for values in found:
         for (type_, _), fields in values.items():
-            if type_ in ("ShareGroupStatePartitionMetadata", "ShareGroupPartitionMetadata"):
+            if type_ == "ShareGroupStatePartitionMetadata":
                 listed = [each for topics in fields.values() for each in topics]
                 names.update({uuid_text(each["topic_id"]): each["topic_name"] for each in listed})
     return names | {log.topic_id: log.topic for log in logs if log.topic_id is not None}

@@ -47,8 +47,8 @@ LAYOUTS = {
     "ShareUpdateValue": shares.UPDATE_LAYOUT,
     "TransactionLogKey": transactions.TRANSACTION_KEY_LAYOUT,
     "TransactionLogValue": transactions.TRANSACTION_LAYOUT,
-    **{f"{each.name}Key": each.key for number, each in modern.TYPES.items() if number != 9},
-    **{f"{each.name}Value": each.value for number, each in modern.TYPES.items() if number != 9},  # 9: of 3.9
+    **{f"{each.name}Key": each.key for each in modern.TYPES.values() if each.value is not None},
+    **{f"{each.name}Value": each.value for each in modern.TYPES.values() if each.value is not None},
 }
 NUMBERS = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "int64": 63}
 

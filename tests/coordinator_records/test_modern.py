@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kts.coordinator_records.columns import DECODERS, decode_records
+from kts.coordinator_records.layout import Layout
 from kts.coordinator_records.modern import RECORD_TYPES, TYPES
 from kts.errors import KtsError
 
@@ -26,10 +27,16 @@ MEMBER = {
 ID = bytes(range(16))
 
 
+def value_of(number: int) -> Layout:
+    layout = TYPES[number].value
+    assert layout is not None
+    return layout
+
+
 def row_of(number: int, key: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
     """The columns of a record."""
     type_ = TYPES[number]
-    given = [pa.array([each], pa.binary()) for each in (type_.key.write(number, key), type_.value.write(0, value))]
+    given = [pa.array([each], pa.binary()) for each in (type_.key.write(number, key), value_of(number).write(0, value))]
     columns, refused = decode_records("offsets", DECODERS["offsets"].columns, *given)
     assert refused == []
     return {name: column.to_pylist()[0] for name, column in columns.items()}
@@ -40,12 +47,12 @@ def test_records_are_kafkas_byte_for_byte() -> None:
     member = TYPES[5]
     assert member.key.write(5, {"group": "g", "member_id": "m"}) == b"\0\5\0\1g\0\1m"
     data = b"\0\0" + b"\0\2r\2c\3/h" + b"\2\2t" + b"\0" + b"\0\0\0\5" + b"\0" + b"\1\0\1\0"
-    assert member.value.write(0, MEMBER) == data
-    assert member.value.read(data) == MEMBER
+    assert value_of(5).write(0, MEMBER) == data
+    assert value_of(5).read(data) == MEMBER
     classic = {"session_timeout_ms": 7, "supported_protocols": [{"name": "p", "metadata": b"b"}]}
     data = data[:-4] + b"\1\0\x0c\1" + b"\0\0\0\7" + b"\2\2p\2b\0" + b"\0"
-    assert member.value.write(0, MEMBER | {"classic_member_metadata": classic}) == data
-    assert TYPES[3].value.write(0, {"epoch": 2}) == b"\0\0\0\0\0\2\0"
+    assert value_of(5).write(0, MEMBER | {"classic_member_metadata": classic}) == data
+    assert value_of(3).write(0, {"epoch": 2}) == b"\0\0\0\0\0\2\0"
 
 
 def test_a_type_names_its_group_and_the_kind_of_it() -> None:
@@ -81,8 +88,21 @@ def test_each_epoch_is_in_one_column(number: int, value: dict[str, Any], epoch: 
     assert (row["groupType"], row["epoch"]) == ("Streams", epoch)
 
 
+def test_of_the_early_access_of_share_groups_the_group_and_the_type_are_known() -> None:
+    """In 3.9 and 4.0 they wrote a type whose fields changed between these."""
+    given = [pa.array([each], pa.binary()) for each in (b"\0\x09\0\2sg", b"\0\0\1\1\0")]
+    columns, refused = decode_records("offsets", ["recordType", "groupType", "group", "details"], *given)
+    assert [column.to_pylist() for column in columns.values()] == [
+        ["ShareGroupPartitionMetadata"],
+        ["Share"],
+        ["sg"],
+        [None],
+    ]
+    assert refused == []
+
+
 def test_cut_records_are_refused() -> None:
-    whole = TYPES[5].value.write(0, MEMBER)
+    whole = value_of(5).write(0, MEMBER)
     for cut in range(len(whole)):
         with pytest.raises(KtsError):
-            TYPES[5].value.read(whole[:cut])
+            value_of(5).read(whole[:cut])

@@ -31,6 +31,7 @@ def of_group(name: str, fields: dict[str, Any], member: str = "m", group: str = 
     """A record of a group of a new protocol."""
     type_ = TYPES[NUMBERS[name]]
     key = type_.key.write(NUMBERS[name], {"group": group, "member_id": member})
+    assert type_.value is not None
     return key, type_.value.write(0, fields)
 
 
