@@ -1,10 +1,11 @@
 """The fields of a struct in Kafka's binary protocol, parsed from a table with a line per field.
 
 A field is ``name type versions``, then optionally ``null versions``, ``= default`` and ``tag number``, in this order;
-more indented lines are the fields of the struct above. Types are ``bool int8 int16 uint16 int32 int64 uuid string bytes
-records``; ``{}`` is a struct, ``[]`` an array of structs, and ``[]int32`` an array of the type that follows. A struct
-that may be null begins with a byte that says so. In flexible versions strings, bytes, records and arrays have a compact
-length, and each struct ends with its tagged fields (KIP-482).
+more indented lines are the fields of the struct above. Types are
+``bool int8 int16 uint16 int32 int64 float64 uuid string bytes records``; ``{}`` is a struct, ``[]`` an array of
+structs, and ``[]int32`` an array of the type that follows. A struct that may be null begins with a byte that says so.
+In flexible versions strings, bytes, records and arrays have a compact length, and each struct ends with its tagged
+fields (KIP-482).
 
 Source: the JSON message definitions, of which Kafka generates its classes (MessageGenerator).
 """
@@ -18,7 +19,8 @@ from typing import Any, NamedTuple
 
 NONE = range(0)
 # The types of fixed size, with their codes in ``struct``.
-FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "uuid": "16s"}
+FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
+FIXED |= {"float64": "d", "uuid": "16s"}
 _ABSENT: dict[str, Any] = {"bool": False, "uuid": bytes(16), "string": "", "bytes": b"", "records": None}
 _LINE = re.compile(
     r"(?P<indent> +)(?P<name>\w+) +(?P<type>(\[\])?\w+|\[\]|\{\}) +(?P<versions>[\d+-]+)"

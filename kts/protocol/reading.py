@@ -28,7 +28,7 @@ class Cursor:
         The largest number of array elements and tagged fields in total.
     """
 
-    __slots__ = ("budget", "buffer", "end", "position", "trail")
+    __slots__ = ("budget", "buffer", "end", "position", "trail", "unknown_tags")
 
     def __init__(self, frame: memoryview, budget: int) -> None:
         self.buffer = frame
@@ -36,6 +36,7 @@ class Cursor:
         self.end = len(frame)
         self.budget = budget
         self.trail: list[str] = []  # the fields around an error, the innermost first
+        self.unknown_tags: list[int] = []  # of the tagged fields that were skipped
 
     def need(self, count: int, what: str) -> None:
         """Raise unless ``count`` bytes are left."""
@@ -235,6 +236,8 @@ def _tagged(steps: dict[int, Step]) -> Step:
                 steps[tag](cursor, found)
                 if cursor.position != end:
                     cursor.fail(f"tagged field {tag} to end at {end}", f"{cursor.position}")
+            else:
+                cursor.unknown_tags.append(tag)
             cursor.position = end
 
     return step
@@ -245,7 +248,7 @@ def _reader(field: Field, version: int, flexible: bool) -> tuple[Read, int]:
     read_long = _read_compact_length if flexible else _read_int32
     nullable = version in field.null
     if field.is_array:
-        if field.type in FIXED:
+        if field.type in FIXED and field.type != "uuid":  # whose code is of several bytes
             least = struct.calcsize(">" + FIXED[field.type])
             return _array(read_long, nullable, _fixed_elements(field.type), least), 1 if flexible else 4
         element = field._replace(is_array=False, null=range(0))

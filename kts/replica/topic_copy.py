@@ -10,7 +10,7 @@ from typing import Self
 from kts.behaviour import DEFAULT
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.settings.topic import merged
-from kts.broker.topics import meta_properties, topic_file
+from kts.broker.topics import topic_file
 from kts.codec.layout import read_header
 from kts.config import FORMAT_OF_MAGIC, LogConfig
 from kts.errors import InvalidRequestError, KtsError, UnknownTopicOrPartitionError
@@ -18,6 +18,7 @@ from kts.log.log import Log
 from kts.model import EARLIEST, LATEST, topic_id_text
 from kts.replica.client import Client, FetchPartition, TopicMetadata
 from kts.replica.follower import Follower
+from kts.segment import meta_properties
 from kts.store.addresses import require_local
 
 _ENOUGH_BYTES = 1000

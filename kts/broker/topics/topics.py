@@ -19,7 +19,7 @@ from kts.broker.settings.broker import BrokerConfig
 from kts.broker.settings.describe import Levels, levels
 from kts.broker.settings.inert import CHANGEABLE, CleanerSettings, check_cleaner, check_inert, cleaner_settings
 from kts.broker.settings.topic import check_level, merged
-from kts.broker.topics import meta_properties, topic_file
+from kts.broker.topics import topic_file
 from kts.broker.topics.directory import (
     DirectoryScan,
     adopted_configs,
@@ -38,6 +38,7 @@ from kts.log.directory import LogDirectory
 from kts.log.log import Deleted
 from kts.log.policies import roll_warning
 from kts.model import Cleaned, uuid_bytes
+from kts.segment import meta_properties
 from kts.segment.locks import new_in_children
 from kts.segment.names import INTERNAL_TOPICS, check_topic
 from kts.store import descriptors, local

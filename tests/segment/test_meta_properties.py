@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import kts
-from kts.broker.topics import Topics, meta_properties
+from kts.broker.topics import Topics
+from kts.segment import meta_properties
 
 
 def meta(folder: Path, text: str) -> None:
@@ -62,9 +63,9 @@ def test_what_is_written_has_kafkas_lines_and_is_read_again(tmp_path: Path) -> N
     meta_properties.write(str(tmp_path), 7, "AAAAAAAAQACAAAAAAAAAAA")
     first, *lines = (tmp_path / "meta.properties").read_text().splitlines()
     values = dict(line.split("=", 1) for line in lines)
-    assert first == "#" and len(values.pop("directory.id")) == 22
+    assert first == "#" and len(directory_id := values.pop("directory.id")) == 22
     assert values == {"cluster.id": "AAAAAAAAQACAAAAAAAAAAA", "node.id": "7", "version": "1"}
-    assert meta_properties.read(str(tmp_path)) == (7, "AAAAAAAAQACAAAAAAAAAAA")
+    assert meta_properties.read(str(tmp_path)) == (7, "AAAAAAAAQACAAAAAAAAAAA", directory_id, 1)
 
 
 def test_ids_are_kafkas_uuids_and_begin_with_no_dash() -> None:

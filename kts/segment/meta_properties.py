@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from kts.errors import LogStorageError
 from kts.model import uuid_text
+from kts.segment.names import META_PROPERTIES
 from kts.store import publishing
-from kts.store.source import files
+from kts.store.source import Source, files
 
-FILE = "meta.properties"
 _NODE = re.compile(r"[0-9]{1,10}")
 
 
@@ -27,6 +27,8 @@ class MetaProperties(NamedTuple):
 
     node_id: int | None
     cluster_id: str | None
+    directory_id: str | None = None
+    version: int = 1
 
 
 def random_id() -> str:
@@ -37,7 +39,7 @@ def random_id() -> str:
             return made
 
 
-def read(directory: str) -> MetaProperties | None:
+def read(directory: str, source: Source = files) -> MetaProperties | None:
     """The file of a log directory; None if there is none.
 
     Raises
@@ -45,21 +47,25 @@ def read(directory: str) -> MetaProperties | None:
     LogStorageError
         The file is malformed.
     """
-    path = os.path.join(directory, FILE)
-    if not files.exists(path):
+    path = os.path.join(directory, META_PROPERTIES)
+    data = source.read_if_there(path)
+    if data is None:
         return None
     found: dict[str, str] = {}
-    for line in files.read_bytes(path).decode("utf-8", "replace").splitlines():
+    for line in data.decode("utf-8", "replace").splitlines():
         key, mark, value = line.partition("=")
         if mark and not key.lstrip().startswith(("#", "!")):
             found[key.strip()] = value.strip().replace("\\", "")
     node = found.get("node.id", found.get("broker.id"))
     if found.get("version") not in ("0", "1") or (node is not None and not _NODE.fullmatch(node)):
         raise LogStorageError("expected version 0 or 1 and a node.id or broker.id that is a number", path=path)
-    return MetaProperties(None if node is None else int(node), found.get("cluster.id") or None)
+    cluster_id, directory_id = (found.get(name) or None for name in ("cluster.id", "directory.id"))
+    return MetaProperties(None if node is None else int(node), cluster_id, directory_id, int(found["version"]))
 
 
 def write(directory: str, node_id: int, cluster_id: str) -> None:
     """Write the file as Kafka 3.7 and later do."""
     lines = [f"cluster.id={cluster_id}", f"directory.id={random_id()}", f"node.id={node_id}", "version=1"]
-    publishing.publish(os.path.join(directory, FILE), "".join(f"{line}\n" for line in ["#", *lines]).encode())
+    publishing.publish(
+        os.path.join(directory, META_PROPERTIES), "".join(f"{line}\n" for line in ["#", *lines]).encode()
+    )
