@@ -49,9 +49,11 @@ if find_spec("kts._codec") is None:
         "or start Python in another folder to import the kts that is installed"
     )
 
+from kts.cluster_records.state import ClusterState
 from kts.codec.columns import ALL_COLUMNS, decode, iter_decode, max_timestamp, scan_batches, valid_bytes
 from kts.codec.convert import convert
 from kts.codec.encode import encode
+from kts.dataset.cluster import cluster
 from kts.dataset.committed import committed_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import open, open_log_dirs, open_partition, scan
@@ -110,6 +112,8 @@ __all__ = [
     "PartitionLog",
     "LogDirs",
     "committed_offsets",
+    "cluster",
+    "ClusterState",
     "decode",
     "iter_decode",
     "encode",

@@ -119,6 +119,8 @@ assert_type(kts.scan("x", starting_offsets={"orders": {0: 7}}, partitions=[0]), 
 assert_type(kts.scan(["x"], ending_offsets={("orders", 0): 7}, log_start_offset=7), pa.RecordBatchReader)
 assert_type(kts.scan("x", decoder="offsets"), pa.RecordBatchReader)
 assert_type(kts.committed_offsets("x"), pa.Table)
+assert_type(kts.cluster("x", as_of="2026-09-01"), kts.ClusterState)
+assert_type(kts.cluster(Path("x"), as_of=7).topic("orders").config["retention.ms"], str)
 assert_type(kts.decode(memoryview(b"")), pa.RecordBatch)
 assert_type(kts.decode(pa.py_buffer(b""), ["key"], views=True), pa.RecordBatch)
 assert_type(kts.iter_decode(bytearray()), Iterator[pa.RecordBatch])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, MOST_THREADS, choice
 from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, record_schema
-from kts.coordinator_records.columns import DECODERS, column_types
+from kts.dataset.decoders import DECODERS, column_types
 from kts.model import TopicPartition
 from kts.options import FLAG, MOMENT, Bytes, Choice, Declared, Duration, Json, Kind, Number, Several, option
 from kts.store.addresses import RemoteOptions, StorageOptions
@@ -134,9 +134,10 @@ class ScanOptions(RangeOptions):
     views : bool
         Keys and values as ``binary_view``.
     decoder : str, optional
-        Decode the records of ``__consumer_offsets`` (``offsets``), ``__transaction_state`` (``transactions``) or
-        ``__share_group_state`` (``share``) to columns. The topic is then that one, and the columns are topic,
-        partition, offset, timestamp, the decoder's, key and value.
+        Decode the records of ``__consumer_offsets`` (``offsets``), ``__transaction_state`` (``transactions``),
+        ``__share_group_state`` (``share``) or ``__cluster_metadata`` (``metadata``) to columns. The topic is then that
+        one, and the columns are topic, partition, offset, timestamp, the decoder's, key and value; of ``metadata`` the
+        last two, which may hold secrets, only if ``columns`` names them.
     threads : int
         Decode in up to this many threads, ahead of the reader. The rows, their order and that of errors stay the same;
         each thread adds one or two batches to the memory, with the bytes that they were read from.
@@ -242,8 +243,9 @@ def stream_columns(
     if decoder is None:
         return check_columns(columns, default, STREAM_COLUMNS)
     choice("decoder", decoder, tuple(DECODERS))
-    own = DECODERS[decoder].columns
-    return check_columns(columns, (*DECODED_WITH[:-2], *own, *DECODED_WITH[-2:]), (*STREAM_COLUMNS, *own))
+    _, own, has_raw = DECODERS[decoder]
+    shown = (*DECODED_WITH[:-2], *own, *(DECODED_WITH[-2:] if has_raw else ()))
+    return check_columns(columns, shown, (*STREAM_COLUMNS, *own))
 
 
 def stream_schema(columns: Sequence[str], views: bool = False) -> pa.Schema:

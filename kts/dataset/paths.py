@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, overload
 
 from kts.arguments import suggestion
 from kts.codec.layout import HEADER_BYTES, read_header
-from kts.coordinator_records.columns import DECODERS
 from kts.dataset import scan as scanning
+from kts.dataset.decoders import DECODERS
 from kts.dataset.options import LogOptions, LogStartOffsets, Path, PathScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.errors import KtsError, LogStorageError, UnknownTopicOrPartitionError
@@ -342,6 +342,15 @@ def paths_of(path: Path | Sequence[Path], storage_options: StorageOptions = None
     if not path:
         raise ValueError("path: expected at least one path, found an empty list")
     return [found for one in path for found in _matching(one, storage_options)]
+
+
+def one_path(path: Path, storage_options: StorageOptions = None) -> tuple[str, Source]:
+    """A path that means one file or directory, and the source of its files; errors as for ``paths_of``."""
+    _name(path)
+    found = paths_of(path, storage_options)
+    if len(found) != 1:
+        raise ValueError(f"path: expected one directory, found {len(found)}: {', '.join(found[:MOST_HINTED])}")
+    return found[0], source_of(found[0], storage_options)
 
 
 def _door(path: object, storage_options: StorageOptions) -> tuple[str, Source]:

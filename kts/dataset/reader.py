@@ -13,9 +13,9 @@ import numpy as np
 from kts._codec import rises
 from kts.arguments import INT64_MIN
 from kts.codec.columns import ALL_COLUMNS, decode
-from kts.coordinator_records.columns import DECODED_COLUMNS, DECODERS, decode_records
 from kts.dataset.ahead import Ahead, Slice
 from kts.dataset.blocks import Lateness
+from kts.dataset.decoders import DECODED_COLUMNS, DECODERS, decode_records
 from kts.dataset.options import ScanOptions, TimeRange
 from kts.dataset.plan import SegmentRange, lost_end
 from kts.errors import CorruptIndexError, CorruptRecordError, DamageWarning

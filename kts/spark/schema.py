@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kts.arguments import suggestion
 from kts.codec.columns import BATCH_COLUMNS, SCAN_COLUMNS
 from kts.codec.micros import to_micros
-from kts.coordinator_records.columns import DECODED_COLUMNS, DECODERS, column_types
+from kts.dataset.decoders import DECODED_COLUMNS, DECODERS, column_types
 from kts.dataset.options import stream_columns
 
 if TYPE_CHECKING:

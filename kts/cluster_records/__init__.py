@@ -1,0 +1,1 @@
+"""Records of ``__cluster_metadata``, the log in which KRaft keeps brokers, topics and settings."""
