@@ -49,6 +49,7 @@ COMMANDS = {
     "plot": "plot",
     "retention": "retention",
     "groups": "groups",
+    "cluster": "cluster",
     "study": "study",
     "sync": "sync",
     "serve": "serve",

@@ -90,6 +90,7 @@ TABLE_COLUMNS = {  # of a decoder
         "deliveryCompleteCount",
         "tombstone",
     ),
+    "metadata": ("offset", "timestamp", "recordType", "recordVersion", "fields"),
 }
 SPELLED = ("auto", *ENCODINGS, "json")  # how keys and values may be written
 SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
@@ -108,6 +109,7 @@ Examples:
   kts dump DIR --grep customer.:.C0345 -o found.jsonl.gz
   kts dump DIR --decoder offsets -o commits.parquet
   kts dump DIR/orders-0 --latest --to 2026-09-02 -o state.parquet
+  kts dump DIR --decoder metadata --format jsonl
   kts dump DIR --jobs 4 -o all.parquet
 
 Times: {SPELLINGS}.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from support.clusters import cluster_of
 from support.coordinators import broker
 from support.golden import golden
 from support.processes.cli_runs import run
@@ -60,7 +61,9 @@ def test_every_example_works(arguments: list[str], tmp_path: Path, monkeypatch: 
     orders = golden("demo", "orders")
     writes = arguments[0] in ("append", "clean", "truncate")
     of_groups = "groups" in arguments or "--decoder" in arguments
-    folder = str(broker("4.3.1") if of_groups else (orders.copy(tmp_path) if writes else orders).log_dir)
+    of_cluster = "cluster" in arguments or "metadata" in arguments
+    of_broker = (of_cluster and cluster_of("4.3.1")) or (of_groups and broker("4.3.1"))
+    folder = str(of_broker or (orders.copy(tmp_path) if writes else orders).log_dir)
     if "-i" in arguments:
         run("dump", f"{folder}/orders-1", "--limit", 5, "--format", "jsonl", "-o", arguments[arguments.index("-i") + 1])
     small = ("--partitions", 1, "--index-messages", 1000) if arguments[0] == "study" else ()

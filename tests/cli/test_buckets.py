@@ -21,12 +21,13 @@ COMMANDS = [
     ["offset-for", "--time", "2026-09-02", "--json"],
     ["retention", "--now", "2026-09-20", "--json"],
     ["groups", "--json"],
+    ["cluster", "--as-of", "40", "--json"],
 ]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_a_command_says_of_a_bucket_what_it_says_of_a_disk(bucket: TestBucket, command: list[str]) -> None:
-    name = "coordinators/4.3.1" if command[0] == "groups" else "golden/demo/clicks"
+    name = {"groups": "coordinators/4.3.1", "cluster": "cluster/4.3.1"}.get(command[0], "golden/demo/clicks")
     there = bucket.put_folder(TESTS / "data" / name, "logs")
     bucket.forget()
     here = str(TESTS / "data" / name)

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from support.broker.served import serve
+from support.clusters import cluster_of
 from support.coordinators import GROUPS
 from support.processes.cli_runs import lines, run
 
 import kts
 from kts.cli.demo import write_demo
+from kts.cluster_records.layout import write_record
 from kts.testing import KtsBroker
 
 pytestmark = pytest.mark.slow  # twenty commands: a program that reads their output breaks with each name that changes
@@ -24,6 +26,7 @@ COMMANDS = {
     "append": [["append", "new/legacy-0", "--create", "-i", "rows.jsonl"]],
     "batches": [["batches", "demo/legacy"], ["batches", "demo/orders"]],
     "clean": [["clean", "demo/clicks", "--dry-run"]],
+    "cluster": [["cluster", str(cluster_of("4.3.1"))], ["cluster", "tokens"]],
     "convert": [
         ["convert", "demo/legacy", "--to-magic", "2", "--out", "converted"],
         ["convert", "demo/legacy", "--plan"],
@@ -60,6 +63,8 @@ def documented() -> dict[str, set[str]]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fields")
     write_demo(str(folder / "demo"))
+    with kts.Log(folder / "tokens/__cluster_metadata-0") as log:  # no broker of the tests has any
+        log.append_rows([{"timestamp": 1, "value": write_record("DelegationToken", 0, {"tokenId": "t"})}])
     (folder / "rows.jsonl").write_text('{"timestamp":1788300000000,"value":"aGk="}\n', encoding="utf-8")
     return folder
 

@@ -12,7 +12,8 @@ from support.sets import log_records
 import kts
 from kts.cli.app import COMMANDS
 
-TIMELESS = ("serve", "follow", "study")  # two run on and make such partitions themselves; one makes its own messages
+# Two run on and make such partitions themselves; one makes its own messages; one reads no partition.
+TIMELESS = ("serve", "follow", "study", "cluster")
 
 
 def partition(folder: Path, others: bool) -> Path:
