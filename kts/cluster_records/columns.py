@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kts.cluster_records.layout import RECORD_TYPES, DecodedRecord, read_record
+from kts.cluster_records.layout import DecodedRecord, read_record, record_types
 from kts.cluster_records.names import ACL_RESOURCE_TYPES, RESOURCE_TYPES, named
 from kts.cluster_records.secrets import without_secrets
 from kts.errors import InvalidRequestError, KtsError
@@ -124,7 +124,7 @@ def _row(found: DecodedRecord, as_json: bool) -> dict[str, Any]:
     if found.name in _RESOURCES:
         row["resourceType"] = named(_RESOURCES[found.name], fields["resourceType"])
     if as_json:
-        shown = _as_json(RECORD_TYPES[found.api_key].fields, found.version, fields)
+        shown = _as_json(record_types()[found.api_key].fields, found.version, fields)
         row["fields"] = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
     return row
 

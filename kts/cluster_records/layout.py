@@ -196,7 +196,9 @@ class DecodedRecord(NamedTuple):
     unknown: str | None
 
 
-def _record_types() -> dict[int, RecordType]:
+@cache
+def record_types() -> dict[int, RecordType]:
+    """The types of records by their numbers; the table is read at first use."""
     found = {}
     for head, text in re.findall(r"^(\d+ .*)\n((?: .*\n)*)", TABLE, re.MULTILINE):
         number, name, newest = head.split()
@@ -204,15 +206,18 @@ def _record_types() -> dict[int, RecordType]:
     return found
 
 
-RECORD_TYPES = _record_types()
-NUMBERS = {known.name: known.api_key for known in RECORD_TYPES.values()}
+@cache
+def number_of(name: str) -> int:
+    """The number of a type of records."""
+    return next(known.api_key for known in record_types().values() if known.name == name)
+
+
 _HEADER = """\
     version                     int16    0
     lastContainedLogTimestamp   int64    0
 """
-_read_header = struct_reader(fields_of(_HEADER, 0), 0, True)[0]
-_reader = cache(lambda number, version: struct_reader(RECORD_TYPES[number].fields, version, True)[0])
-_writer = cache(lambda number, version: struct_writer(RECORD_TYPES[number].fields, version, True))
+_reader = cache(lambda number, version: struct_reader(record_types()[number].fields, version, True)[0])
+_writer = cache(lambda number, version: struct_writer(record_types()[number].fields, version, True))
 
 
 def read_record(value: bytes) -> DecodedRecord:
@@ -232,7 +237,7 @@ def read_record(value: bytes) -> DecodedRecord:
     for word, read in (("type", number), ("version", version)):
         if read > 0x7FFF:
             cursor.fail(f"a {word} of at most 32767", f"{read}")
-    known = RECORD_TYPES.get(number)
+    known = record_types().get(number)
     if known is None:
         return DecodedRecord(number, None, version, None, f"type {number}")
     if version > known.newest:
@@ -261,13 +266,14 @@ def snapshot_time(value: bytes) -> int:
     -----
     Source: SnapshotHeaderRecord.
     """
-    found: dict[str, int] = _read_header(Cursor(memoryview(value), MAX_ELEMENTS))
+    read, _ = struct_reader(fields_of(_HEADER, 0), 0, True)
+    found: dict[str, int] = read(Cursor(memoryview(value), MAX_ELEMENTS))
     return found["lastContainedLogTimestamp"]
 
 
 def write_record(name: str, version: int, fields: Mapping[str, Any]) -> bytes:
     """The value of a record."""
-    number = NUMBERS[name]
+    number = number_of(name)
     output = Output()
     output.buffer += bytes([FRAME]) + uvarint(number) + uvarint(version)
     try:

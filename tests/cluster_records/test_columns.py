@@ -15,7 +15,7 @@ from support.golden import scaled
 
 import kts
 from kts.cluster_records.columns import COLUMNS, column_types, decode_records
-from kts.cluster_records.layout import NO_OP, RECORD_TYPES, write_record
+from kts.cluster_records.layout import NO_OP, record_types, write_record
 from kts.cluster_records.secrets import HIDDEN, SECRETS, is_secret_setting
 
 Row = dict[str, Any]
@@ -29,7 +29,7 @@ def decoded(values: list[bytes | None]) -> tuple[list[Row], dict[int, str]]:
 
 def check(row: Row, expected: Row) -> None:
     """A row beside Kafka's JSON, of which secrets may be left out."""
-    name = RECORD_TYPES[expected["apiKey"]].name
+    name = record_types()[expected["apiKey"]].name
     data = {key: value for key, value in expected["data"].items() if key not in SECRETS.get(name, ())}
     fields = json.loads(row["fields"])
     for secret in SECRETS.get(name, ()):

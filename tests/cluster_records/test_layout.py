@@ -8,14 +8,14 @@ import pytest
 from support.clusters import VERSIONS, cluster_of, written
 
 import kts
-from kts.cluster_records.layout import NO_OP, RECORD_TYPES, read_record, write_record
+from kts.cluster_records.layout import NO_OP, read_record, record_types, write_record
 from kts.protocol.writing import uvarint
 
 VALUES = [base64.b64decode(one["bytes"]) for one in written()]
 
 
 def test_every_type_and_version_is_read_and_written_as_by_kafka() -> None:
-    known = {(one.api_key, version) for one in RECORD_TYPES.values() for version in range(one.newest + 1)}
+    known = {(one.api_key, version) for one in record_types().values() for version in range(one.newest + 1)}
     assert {(one["apiKey"], one["version"]) for one in written()} == known
     for value in VALUES:
         found = read_record(value)

@@ -17,7 +17,7 @@ from support.kafka.jvm import require_java
 
 import kts
 from kts.cluster_records.columns import decode_records
-from kts.cluster_records.layout import NUMBERS, RECORD_TYPES, read_record, write_record
+from kts.cluster_records.layout import number_of, read_record, record_types, write_record
 from kts.cluster_records.secrets import SECRETS
 
 pytestmark = pytest.mark.java
@@ -54,7 +54,7 @@ def test_random_records_of_every_type_are_read_as_kafka_writes_them(version: str
         found = read_record(value)
         assert write_record(found.name or "", found.version, found.fields or {}) == value
         columns, refused = decode_records(["fields"], pa.array([value]))
-        name = RECORD_TYPES[made["apiKey"]].name
+        name = record_types()[made["apiKey"]].name
         fields = json.loads(columns["fields"][0].as_py())
         assert not refused
         if "[hidden]" not in fields.values():
@@ -76,7 +76,7 @@ def history(rng: random.Random, version: str) -> list[bytes]:
     newest = {"RegisterBroker": 3, "BrokerRegistrationChange": 2} if version == "3.9.2" else {}
 
     def add(name: str, /, **fields: Any) -> None:
-        of = RECORD_TYPES[NUMBERS[name]]
+        of = record_types()[number_of(name)]
         made.append(write_record(name, newest.get(name, of.newest), fields))
 
     elr = version == "4.3.1"
@@ -166,7 +166,7 @@ def history(rng: random.Random, version: str) -> list[bytes]:
             case 15:
                 add("ProducerIds", brokerId=1, brokerEpoch=1, nextProducerId=1000 * len(made))
             case 16:
-                data = random_data(rng, RECORD_TYPES[NUMBERS["DelegationToken"]].fields, 0)
+                data = random_data(rng, record_types()[number_of("DelegationToken")].fields, 0)
                 token = rng.choice(tokens)
                 data |= {"tokenId": token, "owner": "User:a", "requester": "User:a", "renewers": ["User:b"]}
                 add("DelegationToken", **data)

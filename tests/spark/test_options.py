@@ -205,7 +205,7 @@ def test_log_start_offset_is_a_number_or_one_for_each_partition() -> None:
     ("name", "value", "allowed"),
     [
         ("granularity", "file", "record or batch or segment or finding or damage"),
-        ("decoder", "groups", "offsets or transactions or share"),
+        ("decoder", "groups", "offsets or transactions or share or metadata"),
         ("isolation", "serializable", "read_uncommitted or read_committed"),
         ("timestampOverflow", "wrap", "error or null or clamp"),
         ("startingOffsetsByTimestampStrategy", "earliest", "error or latest"),

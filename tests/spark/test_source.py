@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from support.coordinators import GROUPS, broker, described
+from support.clusters import cluster_of
+from support.coordinators import GROUPS, described
 from support.golden import golden
 
 import kts
@@ -117,10 +118,11 @@ def test_damage_names_file_and_position(damaged: Path, load: Any) -> None:
     assert [row.crcOk for row in headers].count(False) == 1
 
 
-@pytest.mark.parametrize("decoder", ["offsets", "transactions", "share"])
+@pytest.mark.parametrize("decoder", ["offsets", "transactions", "share", "metadata"])
 def test_a_decoder_gives_the_columns_that_scan_gives(load: Any, decoder: str) -> None:
-    found = load(GROUPS, decoder=decoder).orderBy("partition", "offset").toArrow()
-    check_rows(found, kts.scan(GROUPS, decoder=decoder).read_all())
+    folder = cluster_of("4.3.1") if decoder == "metadata" else GROUPS
+    found = load(folder, decoder=decoder).orderBy("partition", "offset").toArrow()
+    check_rows(found, kts.scan(folder, decoder=decoder).read_all())
 
 
 def test_committed_offsets_can_be_asked_for_in_sql(spark: SparkSession, load: Any) -> None:

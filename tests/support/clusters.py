@@ -11,7 +11,7 @@ from typing import Any
 
 import kts
 from kts.cluster_records import names
-from kts.cluster_records.layout import RECORD_TYPES
+from kts.cluster_records.layout import record_types
 from kts.cluster_records.secrets import is_secret_setting
 from kts.cluster_records.state import ClusterState
 from kts.protocol.fields import Field
@@ -103,7 +103,7 @@ def of_image(records: Sequence[Row]) -> Row:
     ids: dict[str, str] = {}
     for record in records:
         data = record["data"]
-        match RECORD_TYPES[record["apiKey"]].name:
+        match record_types()[record["apiKey"]].name:
             case "RegisterBroker":
                 keys = ("brokerEpoch", "incarnationId", "rack", "fenced")
                 found["brokers"][data["brokerId"]] = {

@@ -22,7 +22,7 @@ from support.kafka.java_loop import JavaLoop
 from support.kafka.java_tools import TOOLS, JavaTools
 from support.kafka.jvm import Jvm
 
-from kts.cluster_records.layout import RECORD_TYPES
+from kts.cluster_records.layout import record_types
 
 LOG = "__cluster_metadata-0"
 SECRETS = ("salt", "storedKey", "serverKey")
@@ -130,7 +130,7 @@ def _line(found: dict[str, Any]) -> str:
 
 def values(version: str, rng: random.Random, rounds: int) -> Iterator[dict[str, Any]]:
     """Random records of every type and version that a release has, as its classes write them."""
-    for known in RECORD_TYPES.values():
+    for known in record_types().values():
         for number in range(known.newest + 1):
             for _ in range(rounds):
                 data = random_data(rng, known.fields, number)
