@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from support.clusters import cluster_of
-from support.coordinators import GROUPS, described
+from support.coordinators import GROUPS, broker, described
 from support.golden import golden
 
 import kts
