@@ -88,7 +88,8 @@ def read_groups(path: Path | Sequence[Path], *, on_error: str = "raise") -> Grou
     rows = {group: _row(group, values, names) for group, values in found.items()}
     offsets = _committed(committed_of(records, logs, skip))
     for row in offsets:  # a group that only commits has no record of its own
-        rows.setdefault(row["group"], _row(row["group"], {}, names))
+        if row["group"] not in rows:
+            rows[row["group"]] = _row(row["group"], {}, names)
         row["type"] = rows[row["group"]]["type"]
     offsets += _share_offsets(shared, names, logs, skip)
     offsets.sort(key=lambda row: (row["group"], row["topic"], row["partition"]))
