@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from .clusters import home_of, states_beside
 from .inputs import filter_options, json_option, open_logs, rows_of, tiered_paths_argument
-from .output import counted, expand_option, print_json, print_table, remark, show_bytes
+from .output import counted, expand_option, print_json, print_line, print_table, remark, show_bytes
 from .times import show_time, zone_option
 from .unstable import MOST_BYTES, print_open_transactions, unstable_of
 
 if TYPE_CHECKING:
+    from kts.cluster_records.state import ClusterState
     from kts.dataset.partition import PartitionLog
 
 EPILOG = """\b
@@ -22,6 +26,9 @@ Examples:
 
 "first time" is the time of the first record, "max time" the greatest of all. "end" is the log end offset, one after
 the last offset; a running broker's high watermark may be lower.
+
+Where the metadata log of a KRaft cluster lies beside them (kts cluster DIR), partitions that are not the cluster's, or
+not this node's any more, follow the table: their topic was deleted or made again, or they were moved away.
 
 In a bucket: kts ls s3://backups/kafka. With tiered storage: kts ls DIR --remote s3://tiered/cluster-a/.
 """
@@ -44,7 +51,8 @@ def command(
     """List partitions: segments, offsets, range of times, size."""
 
     logs = open_logs(paths, topics=topics, partitions=partitions)
-    rows, code = rows_of(logs, segment_rows if per_segment else partition_rows)
+    states = {} if per_segment else states_beside(logs)
+    rows, code = rows_of(logs, segment_rows if per_segment else partial(partition_rows, states))
     if as_json:
         for row in rows:
             print_json(row)
@@ -57,16 +65,21 @@ def command(
     )
     if not per_segment:
         print_open_transactions(rows)
+        for row in rows:
+            if row["stray"] is not None:
+                print_line(f"{row['topic']}-{row['partition']} is {row['stray']}")
     total = sum(row["sizeInBytes"] for row in rows)
     topics_there = counted(len({row["topic"] for row in rows}), "topic")
     remark(f"{topics_there}, {counted(len(logs), 'partition')}, {show_bytes(total)} of .log files")
     return code
 
 
-def partition_rows(log: PartitionLog) -> list[dict[str, Any]]:
+def partition_rows(states: Mapping[str, ClusterState], log: PartitionLog) -> list[dict[str, Any]]:
     """A partition as one row for ``--json``."""
+    from kts.dataset.placement import stray
     from kts.segment.segment import first_time
 
+    state = states.get(home_of(log))
     log = log.listed()
     segments = log.segments
     greatest = log.max_timestamp()
@@ -81,6 +94,8 @@ def partition_rows(log: PartitionLog) -> list[dict[str, Any]]:
         "maxTimestamp": None if greatest is None else greatest.timestamp_ms,
         "offsetOfMaxTimestamp": None if greatest is None else greatest.offset,
         "sizeInBytes": sum(segment.size_bytes for segment in segments),
+        "topicId": log.topic_id,
+        "stray": None if state is None else stray(state, log),
         "path": log.path,
     }
     return [row]

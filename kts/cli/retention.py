@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from kts.behaviour import FUTURE_BY_FILE, GENERATIONS, Behaviour
 from kts.errors import KtsError
 from kts.times import parse_length, wall_clock
 
+from .clusters import home_of, read_from, states_beside
 from .inputs import (
     Size,
     config_option,
@@ -44,8 +44,8 @@ Examples:
 Nothing is deleted. A segment is deleted when its largest timestamp (its file's modification time if no record has one)
 is more than retention.ms ago and all segments before it are deleted too: one timestamp from the future keeps all later
 segments. All records count as replicated; an empty active segment stays.
-The settings are those that kts serve keeps in DIR (kts-topics.json), or else Kafka's defaults; options and --config
-replace them.
+The settings are those that kts serve keeps in DIR (kts-topics.json), or those of the cluster whose metadata log lies in
+DIR (kts cluster DIR shows them), or else Kafka's defaults; options and --config replace them.
 
 --rule KAFKA-20609 is for topics whose segments are copied to tiered storage, in releases after 4.3.1: there a segment
 with a time from the future expires by the modification time of its file. Give their local.retention.ms as
@@ -166,13 +166,11 @@ def command(
     return code
 
 
-def home_of(log: PartitionLog) -> str:
-    """The log directory of a partition."""
-    return os.path.dirname(os.path.abspath(log.path))
-
-
 def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], release: str) -> dict[tuple[str, str], LogConfig]:
-    """The settings of each topic, by log directory and name: what a broker of kts keeps there, replaced by ``own``."""
+    """The settings of each topic, by log directory and name, replaced by ``own``.
+
+    Those that a broker of kts keeps there, or those of the cluster, where its metadata lies there.
+    """
     from kts.broker.settings.topic import BROKER_NAMES, merged
     from kts.broker.topics import topic_file
     from kts.config import DIFFERENCE, KIP_32_NAMES, LogConfig, known_settings
@@ -183,17 +181,27 @@ def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], release: str) 
     }
     above = {name: told[name] for name in names if name in told}  # by a topic's names, which precede a broker's
     found: dict[tuple[str, str], LogConfig] = {}
+    states = states_beside(logs)
     for home in dict.fromkeys(map(home_of, logs)):
-        kept = topic_file.read(home)
-        broker = {name: value for name, value in merged(kept.cluster, kept.node).items() if name in BROKER_NAMES}
+        kept, state = topic_file.read(home), states.get(home)
+        levels: list[Mapping[str, str]] = [kept.cluster, kept.node]
+        if state is not None:
+            note(f"settings are those of {read_from(state)}, without those of server.properties")
+            levels = [state.configs.get(("BROKER", name), {}) for name in ("", str(state.node_id))]
+        broker = {name: value for name, value in merged(*levels).items() if name in BROKER_NAMES}
         for topic in dict.fromkeys(log.topic for log in logs if home_of(log) == home):
-            entry = kept.topics.get(topic)
-            kept_settings = merged(broker, {} if entry is None else entry.configs)
+            settings: Mapping[str, str]
+            if state is None:
+                settings = kept.topics[topic].configs if topic in kept.topics else {}
+            else:
+                settings = state.topics[topic].config if topic in state.topics else {}
+            kept_settings = merged(broker, settings)
             below = merged(known_settings(kept_settings, Behaviour.of(release)), own)
             try:
                 found[home, topic] = LogConfig.of(merged(below, above), release=release)
             except ValueError as error:
-                raise click.UsageError(f"topic {topic} of {topic_file.path(home)}: {error}") from error
+                where = topic_file.path(home) if state is None else read_from(state)
+                raise click.UsageError(f"topic {topic} of {where}: {error}") from error
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from kts.arguments import suggestion
@@ -226,6 +226,10 @@ class ClusterState:
             message = f"there is no topic {name} in the metadata of {self.origin.directory}"
             raise UnknownTopicOrPartitionError(f"{message}; {hint}" if hint else message)
         return self.topics[name]
+
+    def of_directory(self, directory_id: str | None) -> ClusterState:
+        """The same state, for another log directory of the node."""
+        return replace(self, directory_id=directory_id)
 
 
 class Fold:

@@ -171,7 +171,7 @@ class _Reading:
 
     def _time_of(self, snapshot: MetadataSnapshot) -> int:
         """The time of the last record that a snapshot contains."""
-        log = open_partition(snapshot.path, storage_options=self.storage_options)
+        log = _snapshot_at(snapshot.path, self.storage_options)
         return _time_in_header(snapshot.path, next(_rows(log, None, None), None))
 
     def _take_snapshot(self, snapshot: MetadataSnapshot) -> None:
@@ -208,9 +208,17 @@ def _take_rows(fold: Fold, log: PartitionLog, rows: pa.RecordBatch) -> None:
             raise CorruptRecordError(message, path=path, position=position, offset=offset) from error
 
 
+def _snapshot_at(path: str, storage_options: StorageOptions) -> PartitionLog:
+    """An open snapshot, which has the form of a segment."""
+    try:
+        return open_partition(path, storage_options=storage_options)
+    except ValueError as error:
+        raise CorruptRecordError("expected a snapshot, found no whole batch", path=path, position=0) from error
+
+
 def _take_snapshot(fold: Fold, path: str, storage_options: StorageOptions) -> int:
     """Add the records of a snapshot; returns the time of the last record that it contains."""
-    log = open_partition(path, storage_options=storage_options)
+    log = _snapshot_at(path, storage_options)
     ms: int | None = None
     last: bytes | None = None
     for rows in _rows(log, None, None):

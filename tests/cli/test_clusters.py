@@ -1,0 +1,84 @@
+"""What commands take from a metadata log that lies beside the partitions, which real brokers wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from support.clusters import cluster_of
+from support.processes.cli_runs import lines, run
+
+import kts
+
+OTHER_ID = "AAAAAAAAAAAAAAAAAAAABB"
+WRITTEN_MS = 1_790_000_000_000
+LATER = "2026-11-28"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The log directory of a broker of 4.3.1, with partitions of its topics, and some that are not its own."""
+    home = tmp_path / "data"
+    shutil.copytree(cluster_of("4.3.1"), home)
+    ids = {name: topic.topic_id for name, topic in kts.cluster(home).topics.items()}
+    written = [("orders-0", ids["orders"]), ("orders-7", ids["orders"]), ("clicks-0", OTHER_ID), ("gone-0", OTHER_ID)]
+    for name, topic_id in written:
+        with kts.Log(home / name, topic_id=topic_id) as log:
+            log.append_rows({"value": [b"v"], "timestamp": [WRITTEN_MS]}, unit="ms")
+    return home
+
+
+def test_ls_marks_partitions_that_are_not_the_clusters(home: Path) -> None:
+    found = {f"{row['topic']}-{row['partition']}": row for row in lines("ls", home, "--json")}
+    state = kts.cluster(home)
+    assert found["orders-0"]["stray"] is None and found["__cluster_metadata-0"]["stray"] is None
+    assert found["orders-0"]["topicId"] == state.topic("orders").topic_id
+    assert found["orders-7"]["stray"] == "stray: the topic has 3 partitions"
+    assert found["gone-0"]["stray"] == "stray: the cluster has no topic of this name"
+    again = f"stray: the topic was made again, with id {state.topic('clicks').topic_id}; this one had {OTHER_ID}"
+    assert found["clicks-0"]["stray"] == again
+    assert f"clicks-0 is {again}" in run("ls", home).stdout
+    assert "is stray" not in run("ls", home, "--topic", "orders", "--partition", 0).stdout
+
+
+def test_ls_marks_replicas_that_were_moved_away(home: Path) -> None:
+    properties = home / "meta.properties"
+    properties.write_text(properties.read_text("utf-8").replace("node.id=1", "node.id=2"))
+    rows = {f"{row['topic']}-{row['partition']}": row for row in lines("ls", home, "--json")}
+    assert rows["orders-0"]["stray"] == "moved: its replicas are on 1, and this is node 2"
+
+
+def test_ls_tells_the_log_directory_that_has_a_replica_now(home: Path, tmp_path: Path) -> None:
+    """A second log directory of the node has no metadata log: it takes the first one's."""
+    second = tmp_path / "second"
+    second.mkdir()
+    text = (home / "meta.properties").read_text("utf-8")
+    own = kts.cluster(home).directory_id
+    assert own is not None
+    (second / "meta.properties").write_text(text.replace(own, OTHER_ID))
+    shutil.move(home / "orders-0", second / "orders-0")
+    rows = {f"{row['topic']}-{row['partition']}": row for row in lines("ls", home, second, "--json")}
+    assert rows["orders-0"]["stray"] == f"moved: node 1 has it in the log directory {own}, and this is {OTHER_ID}"
+    assert all(row["stray"] is None for row in lines("ls", second, "--json"))  # nothing is known
+
+
+def test_retention_takes_the_topics_own_settings_and_says_so(home: Path) -> None:
+    """`orders` has two hours; the others what the cluster's brokers have by default, which is no limit."""
+    done = run("retention", home, "--now", LATER, "--json")
+    rows = {f"{row['topic']}-{row['partition']}": row for row in map(json.loads, done.stdout.splitlines())}
+    hours = 2 * 3_600_000
+    assert (rows["orders-0"]["rule"], rows["orders-0"]["deletableAt"]) == ("retention.ms", WRITTEN_MS + hours + 1)
+    assert (rows["gone-0"]["rule"], rows["gone-0"]["deletableAt"]) == (None, None)
+    assert f"settings are those of {home}/__cluster_metadata-0 (offset " in done.stderr
+    given = lines("retention", home, "--now", LATER, "--retention-ms", "1d", "--json")
+    assert {row["deletableAt"] for row in given if row["topic"] != "__cluster_metadata"} == {WRITTEN_MS + 86_400_001}
+
+
+def test_a_metadata_log_that_cannot_be_read_is_told_and_left_out(home: Path) -> None:
+    for snapshot in (home / "__cluster_metadata-0").glob("*.checkpoint"):
+        snapshot.write_bytes(snapshot.read_bytes()[:50])
+    done = run("ls", home)
+    assert "the cluster's metadata is left out: " in done.stderr and "orders-0" in done.stdout
+    assert "is stray" not in done.stdout
