@@ -11,10 +11,17 @@ from kts.errors import OffsetOutOfRangeError
 
 from .inputs import existing_paths, json_option, now_option, storage_options_of_context, storage_options_option
 from .output import counted, expand_option, note, print_json, print_table, remark
-from .times import SPELLINGS, resolve, show_time, zone_option
+from .times import MOMENTS, resolve, show_time, zone_option
 
 if TYPE_CHECKING:
-    from kts.cluster_records.state import ClusterBroker, ClusterController, ClusterPartition, ClusterState, ClusterTopic
+    from kts.cluster_records.state import (
+        ClusterBroker,
+        ClusterController,
+        ClusterPartition,
+        ClusterState,
+        ClusterTopic,
+        Voter,
+    )
 
 EPILOG = f"""\b
 Examples:
@@ -28,11 +35,11 @@ first of log.dirs. Brokers have it as well as controllers. The newest snapshot (
 read, up to --as-of: an integer is an offset of the metadata log, and the state is that after the record there; anything
 else is a time, and the state that before the first record after it. The quorum may not have committed the last records.
 
-Times: {SPELLINGS.replace(", or an integer in ms since 1970 (another unit: --unit)", "")}.
+Times: {MOMENTS}.
 
 Settings are those that were altered, as kafka-configs --describe shows them. Passwords, and settings of brokers that
 Kafka does not know, are [hidden]; SCRAM users come without their secrets. A directory from the time of ZooKeeper says
-which topics lie there, with their ids. Every record as it is: kts dump DIR --decoder metadata.
+which topics lie there, with their ids. Every record, one by one: kts dump DIR --decoder metadata.
 """
 
 
@@ -74,9 +81,9 @@ def cluster_state(path: str, as_of: str | None, now: str | None) -> ClusterState
         at = int(as_of)
     elif as_of is not None:
         at = show_time(resolve(as_of, "--as-of", None, now))
-    [found] = existing_paths([path])
+    existing_paths([path])
     try:
-        return cluster(found, as_of=at, storage_options=storage_options_of_context())
+        return cluster(path, as_of=at, storage_options=storage_options_of_context())
     except FileNotFoundError as error:
         raise click.UsageError(f"{error.filename}: {error.strerror}") from error
     except (ValueError, OffsetOutOfRangeError) as error:
@@ -117,6 +124,9 @@ def rows(state: ClusterState, topics: Mapping[str, ClusterTopic], alone: bool) -
         for controller in state.controllers.values():
             endpoints = [_named(endpoint) for endpoint in controller.endpoints]
             yield {"kind": "controller", "nodeId": controller.controller_id, "endpoints": endpoints}
+        for voter in state.voters.values():
+            endpoints = [_named(endpoint) for endpoint in voter.endpoints]
+            yield {"kind": "voter", "nodeId": voter.voter_id, "directoryId": voter.directory_id, "endpoints": endpoints}
     for topic in topics.values():
         partitions = [_named(partition) for partition in topic.partitions.values()]
         yield {
@@ -184,6 +194,7 @@ def about_cluster(state: ClusterState) -> Iterator[StateTable]:
         ["broker", one.broker_id, _state_of(one), one.rack, _listeners(one)] for one in state.brokers.values()
     ]
     nodes += [["controller", one.controller_id, "", "", _listeners(one)] for one in state.controllers.values()]
+    nodes += [["voter", one.voter_id, "", "", _listeners(one)] for one in state.voters.values()]
     yield StateTable(["node", "id", "state", "rack", "listeners"], nodes, (1,))
 
 
@@ -243,7 +254,7 @@ def _numbers(found: tuple[int, ...]) -> str:
     return ",".join(map(str, found))
 
 
-def _listeners(node: ClusterBroker | ClusterController) -> str:
+def _listeners(node: ClusterBroker | ClusterController | Voter) -> str:
     return " ".join(f"{one.name}://{one.host}:{one.port}" for one in node.endpoints)
 
 

@@ -15,10 +15,11 @@ from .output import TYPED_TIMES
 
 ZONE = "kts.zone"  # in a context's meta
 UNIT_OPTION = "--unit {}"
-SPELLINGS = (
+MOMENTS = (
     "ISO 8601 (2026-09-01, 2026-09-01T10:00, 2026-09-01T12:00+02:00; without an offset it is in UTC, or in --tz), "
-    "'now', '-1h' or '-1d12h' before now (ms s m h d w), or an integer in ms since 1970 (another unit: --unit)"
+    "'now', '-1h' or '-1d12h' before now (ms s m h d w)"
 )
+SPELLINGS = f"{MOMENTS}, or an integer in ms since 1970 (another unit: --unit)"
 
 
 def parse_time(text: str, *, unit: str | None = None, now_ms: int | None = None) -> int:

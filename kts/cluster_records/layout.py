@@ -4,7 +4,8 @@ A value is a frame version, the type (Kafka's apiKey) and its version, as unsign
 versions are flexible. A type, version or tagged field that is newer than the table is no damage: it is told as
 ``unknown``.
 
-Source: the message definitions of Kafka 3.9.2 and 4.3.1 (common/metadata), MetadataRecordSerde.
+Source: the message definitions of Kafka 3.9.2 and 4.3.1 (common/metadata; SnapshotHeaderRecord, KRaftVersionRecord,
+VotersRecord), MetadataRecordSerde.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kts.protocol.writing import REFUSED, Output, refused, struct_writer, uvarin
 
 TOPIC = "__cluster_metadata"
 FRAME = 1  # the version of the frame
-SNAPSHOT_HEADER, SNAPSHOT_FOOTER = b"\0\0\0\3", b"\0\0\0\4"  # keys of control records: version, type
+SNAPSHOT_HEADER, SNAPSHOT_FOOTER = b"\0\0\0\3", b"\0\0\0\4"  # keys of control records
 NO_OP = bytes([FRAME, 20, 0, 0])  # twice a second, when nothing else is written
 MAX_ELEMENTS = 1_000_000  # of the arrays of one record
 
@@ -167,6 +168,27 @@ TABLE = """\
 28 ClearElr 0
     topicName                   string   0+
 """
+# Likewise of control records, whose key is a version and the type, as int16.
+CONTROL_TABLE = """\
+3 SnapshotHeader 0
+    version                     int16    0+
+    lastContainedLogTimestamp   int64    0+
+5 KRaftVersion 0
+    version                     int16    0+
+    kRaftVersion                int16    0+
+6 KRaftVoters 0
+    version                     int16    0+
+    voters                      []       0+
+        voterId                 int32    0+
+        voterDirectoryId        uuid     0+
+        endpoints               []       0+
+            name                string   0+
+            host                string   0+
+            port                uint16   0+
+        kRaftVersionFeature     {}       0+
+            minSupportedVersion int16    0+
+            maxSupportedVersion int16    0+
+"""
 
 
 class RecordType(NamedTuple):
@@ -199,8 +221,18 @@ class DecodedRecord(NamedTuple):
 @cache
 def record_types() -> dict[int, RecordType]:
     """The types of records by their numbers; the table is read at first use."""
+    return _types_of(TABLE)
+
+
+@cache
+def control_types() -> dict[int, RecordType]:
+    """The types of control records by their numbers."""
+    return _types_of(CONTROL_TABLE)
+
+
+def _types_of(table: str) -> dict[int, RecordType]:
     found = {}
-    for head, text in re.findall(r"^(\d+ .*)\n((?: .*\n)*)", TABLE, re.MULTILINE):
+    for head, text in re.findall(r"^(\d+ .*)\n((?: .*\n)*)", table, re.MULTILINE):
         number, name, newest = head.split()
         found[int(number)] = RecordType(int(number), name, int(newest), fields_of(text, int(newest)))
     return found
@@ -212,10 +244,6 @@ def number_of(name: str) -> int:
     return next(known.api_key for known in record_types().values() if known.name == name)
 
 
-_HEADER = """\
-    version                     int16    0
-    lastContainedLogTimestamp   int64    0
-"""
 _reader = cache(lambda number, version: struct_reader(record_types()[number].fields, version, True)[0])
 _writer = cache(lambda number, version: struct_writer(record_types()[number].fields, version, True))
 
@@ -254,21 +282,19 @@ def read_record(value: bytes) -> DecodedRecord:
     return DecodedRecord(number, known.name, version, fields, f"{tags} of {known.name}" if tags else None)
 
 
-def snapshot_time(value: bytes) -> int:
-    """The time of the last record that a snapshot contains, of the value of its header.
+def read_control(key: bytes, value: bytes) -> DecodedRecord | None:
+    """Read a control record; None for a type that says nothing of the cluster.
 
     Raises
     ------
     InvalidRequestError
-        The bytes are cut.
-
-    Notes
-    -----
-    Source: SnapshotHeaderRecord.
+        The bytes do not match their type.
     """
-    read, _ = struct_reader(fields_of(_HEADER, 0), 0, True)
-    found: dict[str, int] = read(Cursor(memoryview(value), MAX_ELEMENTS))
-    return found["lastContainedLogTimestamp"]
+    known = control_types().get(int.from_bytes(key[2:4], "big")) if len(key) == len(SNAPSHOT_HEADER) else None
+    if known is None:
+        return None
+    read, _ = struct_reader(known.fields, 0, True)
+    return DecodedRecord(known.api_key, known.name, 0, read(Cursor(memoryview(value), MAX_ELEMENTS)), None)
 
 
 def write_record(name: str, version: int, fields: Mapping[str, Any]) -> bytes:

@@ -25,6 +25,7 @@ from kts.model import uuid_text
 
 NO_LEADER_CHANGE = -2
 METADATA_VERSION = "metadata.version"  # the one feature that may have level 0
+KRAFT_VERSION = "kraft.version"
 
 
 class Endpoint(NamedTuple):
@@ -33,7 +34,7 @@ class Endpoint(NamedTuple):
     name: str
     host: str
     port: int
-    security_protocol: str
+    security_protocol: str | None
 
 
 class ClusterBroker(NamedTuple):
@@ -64,6 +65,14 @@ class ClusterController(NamedTuple):
     endpoints: tuple[Endpoint, ...]
     features: Mapping[str, tuple[int, int]]
     zk_migration_ready: bool
+
+
+class Voter(NamedTuple):
+    """A controller that votes, where the log says it (kraft.version 1); its endpoints name no security protocol."""
+
+    voter_id: int
+    directory_id: str
+    endpoints: tuple[Endpoint, ...]
 
 
 class ClusterPartition(NamedTuple):
@@ -174,8 +183,8 @@ class ClusterState:
         From ``meta.properties``: whose log directory this is.
     by_zookeeper : bool
         True for a directory of the time of ZooKeeper, which holds no metadata but ids.
-    brokers, controllers : dict
-        By id.
+    brokers, controllers, voters : dict
+        By id. Without ``kraft.version`` 1, ``controller.quorum.voters`` of ``server.properties`` names the voters.
     topics : dict
         By name.
     features : dict
@@ -201,6 +210,7 @@ class ClusterState:
     by_zookeeper: bool
     brokers: Mapping[int, ClusterBroker]
     controllers: Mapping[int, ClusterController]
+    voters: Mapping[int, Voter]
     topics: Mapping[str, ClusterTopic]
     features: Mapping[str, int]
     configs: Mapping[tuple[str, str], Mapping[str, str]]
@@ -245,6 +255,7 @@ class Fold:
     def __init__(self) -> None:
         self.brokers: dict[int, ClusterBroker] = {}
         self.controllers: dict[int, ClusterController] = {}
+        self.voters: dict[int, Voter] = {}
         self.names: dict[bytes, str] = {}  # of topics, by id
         self.partitions: dict[bytes, dict[int, ClusterPartition]] = {}
         self.features: dict[str, int] = {}
@@ -278,6 +289,21 @@ class Fold:
             self.waiting.append((offset, record))
         else:
             self._apply(offset, record)
+
+    def take_control(self, record: DecodedRecord | None) -> None:
+        """Add the next control record; it counts at once, also inside of a transaction."""
+        fields = {} if record is None or record.fields is None else record.fields
+        if "kRaftVersion" in fields:
+            self._feature_level({"name": KRAFT_VERSION, "featureLevel": fields["kRaftVersion"]})
+        if "voters" in fields:
+            self.voters = {
+                each["voterId"]: Voter(
+                    each["voterId"],
+                    uuid_text(each["voterDirectoryId"]),
+                    tuple(Endpoint(one["name"], one["host"], one["port"], None) for one in each["endpoints"]),
+                )
+                for each in fields["voters"]
+            }
 
     def _apply(self, offset: int, record: DecodedRecord) -> None:
         if record.unknown is not None:
@@ -315,6 +341,7 @@ class Fold:
             by_zookeeper=by_zookeeper,
             brokers=dict(sorted(self.brokers.items())),
             controllers=dict(sorted(self.controllers.items())),
+            voters=dict(sorted(self.voters.items())),
             topics=dict(sorted(topics.items())),
             features=dict(sorted(self.features.items())),
             configs=dict(sorted(configs.items())),

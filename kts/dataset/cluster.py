@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kts.cluster_records.layout import NO_OP, SNAPSHOT_FOOTER, SNAPSHOT_HEADER, TOPIC, read_record, snapshot_time
+from kts.cluster_records.layout import NO_OP, SNAPSHOT_FOOTER, SNAPSHOT_HEADER, TOPIC, read_control, read_record
 from kts.cluster_records.state import ClusterOrigin, ClusterPartition, ClusterState, ClusterTopic, Fold
 from kts.dataset.options import Path
 from kts.dataset.partition import PartitionLog
@@ -90,15 +90,17 @@ def cluster(path: Path, *, as_of: int | Time | None = None, storage_options: Sto
     meta = meta_properties.read(directory, source)
     at = os.path.join(directory, f"{TOPIC}-0")
     known = () if meta is None else (meta.cluster_id, meta.node_id, meta.directory_id, meta.version == 0)
+    snapshots: list[MetadataSnapshot] = []
     if source.directory_exists(at):
-        log = open_partition(at, storage_options=storage_options)
+        log = PartitionLog(at, TOPIC, 0, source=source)
         snapshots = _snapshots(at, source)
-        if log.log_end_offset or snapshots:
+        if log.log_end_offset or any(one.end_offset for one in snapshots):
             fold, origin = _Reading(directory, log, snapshots, storage_options).read(as_of)
             return fold.state(origin, *known)
     if as_of is not None:
         raise ValueError(f"as_of: there is no metadata log in {directory}, and without one no state but the present")
-    return _without_log(directory, source, meta, storage_options)
+    first = snapshots[-1].path if snapshots else None  # that kafka-storage format wrote
+    return _without_log(directory, source, meta, first, storage_options)
 
 
 def _snapshots(directory: str, source: Source) -> list[MetadataSnapshot]:
@@ -192,15 +194,18 @@ def _rows(log: PartitionLog, start: int | None, end: int | None) -> Iterator[pa.
 
 
 def _take_rows(fold: Fold, log: PartitionLog, rows: pa.RecordBatch) -> None:
-    """Add rows; those that say nothing, and control records, cost no step of Python."""
+    """Add rows; those that say nothing cost no step of Python."""
     import pyarrow.compute as pc
 
-    says = pc.and_(pc.invert(rows.column("control")), pc.fill_null(pc.not_equal(rows.column("value"), NO_OP), True))
-    chosen = rows.filter(says)
-    columns = (chosen.column(name).to_pylist() for name in ("offset", "position", "value"))
-    for offset, position, value in zip(*columns, strict=True):
+    says = pc.fill_null(pc.not_equal(rows.column("value"), NO_OP), True)
+    chosen = rows.filter(pc.or_(rows.column("control"), says))
+    columns = (chosen.column(name).to_pylist() for name in COLUMNS)
+    for offset, _, control, position, key, value in zip(*columns, strict=True):
         try:
-            fold.take(offset, read_record(value or b""))
+            if control:
+                fold.take_control(read_control(key or b"", value or b""))
+            else:
+                fold.take(offset, read_record(value or b""))
         except KtsError as error:
             bases = [segment.base_offset for segment in log.segments]
             path = log.path if log.lone else log.segments[bisect_right(bases, offset) - 1].path
@@ -234,16 +239,21 @@ def _time_in_header(path: str, rows: pa.RecordBatch | None) -> int:
     if rows is None or not rows.num_rows or rows.column("key")[0].as_py() != SNAPSHOT_HEADER:
         raise CorruptRecordError("expected a snapshot, found no header at its start", path=path)
     try:
-        return snapshot_time(rows.column("value")[0].as_py() or b"")
+        header = read_control(SNAPSHOT_HEADER, rows.column("value")[0].as_py() or b"")
     except KtsError as error:
         raise CorruptRecordError(f"the header of a snapshot: {error.message}", path=path, position=0) from error
+    return 0 if header is None or header.fields is None else int(header.fields["lastContainedLogTimestamp"])
 
 
 # --- directories without a metadata log -----------------------------------------------------------
 
 
 def _without_log(
-    directory: str, source: Source, meta: MetaProperties | None, storage_options: StorageOptions
+    directory: str,
+    source: Source,
+    meta: MetaProperties | None,
+    first: str | None,
+    storage_options: StorageOptions,
 ) -> ClusterState:
     """What ``meta.properties``, ``bootstrap.checkpoint`` and the partitions' own files say."""
     bootstrap = os.path.join(directory, BOOTSTRAP)
@@ -255,13 +265,16 @@ def _without_log(
         )
         raise FileNotFoundError(errno.ENOENT, f"no metadata of a cluster ({TOPIC}-0){hint}", directory)
     fold = Fold()
-    if has_bootstrap:
-        _take_snapshot(fold, bootstrap, storage_options)
+    for path in (first, bootstrap if has_bootstrap else None):
+        if path is not None:
+            _take_snapshot(fold, path, storage_options)
     by_zookeeper = meta is not None and meta.version == 0
     node_id = None if meta is None else meta.node_id
     origin = ClusterOrigin(directory, bootstrap if has_bootstrap else None, None, None, None)
     known = () if meta is None else (meta.cluster_id, node_id, meta.directory_id, by_zookeeper)
     why = "ZooKeeper had it" if by_zookeeper else "it lies in metadata.log.dir, or else the first of log.dirs"
+    if source.directory_exists(os.path.join(directory, f"{TOPIC}-0")):
+        why = "it is empty, as the directory was formatted"
     warn(f"{directory}: there is no metadata log here, {why}: topics are those of the partitions here", directory)
     state = fold.state(origin, *known)
     state.topics.update(_topics_in(directory, source, node_id))  # type: ignore[attr-defined]

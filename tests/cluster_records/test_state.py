@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kts
-from kts.cluster_records.layout import read_record, write_record
+from kts.cluster_records.layout import read_control, read_record, write_record
 from kts.cluster_records.state import ClusterOrigin, ClusterState, Fold
 
 TOPIC = bytes(15) + b"\1"
@@ -76,6 +76,20 @@ def test_a_record_about_what_does_not_exist_is_refused(given: Given, said: str) 
 def test_an_unknown_topic_is_told_with_the_nearest_name() -> None:
     with pytest.raises(kts.UnknownTopicOrPartitionError, match="there is no topic order in .*did you mean orders"):
         folded(ORDERS).topic("order")
+
+
+def test_voters_and_the_version_of_kraft_count_at_once() -> None:
+    fold = Fold()
+    fold.take(0, read_record(write_record("BeginTransaction", 0, {})))
+    fold.take_control(read_control(b"\0\0\0\5", b"\0\0\0\1\0"))
+    voter = b"\0\0\0\7" + TOPIC + b"\2\2C\2h\x23\x84\0" + b"\0\0\0\1\0" + b"\0"
+    fold.take_control(read_control(b"\0\0\0\6", b"\0\0\2" + voter + b"\0"))
+    fold.take_control(read_control(b"\0\0\0\2", b"anything"))  # a change of leader
+    state = fold.state(ClusterOrigin("DIR", None, None, None, None))
+    assert state.features == {"kraft.version": 1}
+    assert state.voters == {7: (7, "AAAAAAAAAAAAAAAAAAAAAQ", (("C", "h", 9092, None),))}
+    with pytest.raises(kts.KtsError, match="expected"):
+        read_control(b"\0\0\0\6", b"\0\0\2")
 
 
 def test_what_is_newer_has_no_effect_and_is_told() -> None:

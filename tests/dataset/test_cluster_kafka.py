@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from support.clusters import LOG, VERSIONS, check_described, images_of, of_image, of_state, random_data, records_of
 from support.golden import scaled
-from support.kafka.cluster_play import ask, play, values
+from support.kafka.brokers import write_properties
+from support.kafka.cluster_play import CLUSTER, format_standalone, image, play, values
 from support.kafka.jvm import require_java
 
 import kts
@@ -33,8 +34,8 @@ def test_a_real_brokers_disk_says_what_it_said_itself(version: str, tmp_path: Pa
     (tmp_path / "broker").mkdir()
     play(version, tmp_path / "broker", made)
     check_described(made)
-    for offset, image in images_of(made).items():
-        assert of_state(kts.cluster(made, as_of=offset)) == of_image(image)
+    for offset, expected_state in images_of(made).items():
+        assert of_state(kts.cluster(made, as_of=offset)) == of_image(expected_state)
     for file, expected in records_of(made).items():
         path = made / (file if file == "bootstrap.checkpoint" else f"{LOG}/{file}")
         rows = kts.scan(path, decoder="metadata", columns=["offset", "fields"]).read_all().to_pylist()
@@ -43,6 +44,20 @@ def test_a_real_brokers_disk_says_what_it_said_itself(version: str, tmp_path: Pa
             assert row["offset"] == one["offset"]
             if "[hidden]" not in row["fields"]:
                 assert json.loads(row["fields"]) == one["data"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_directory_that_was_only_formatted_says_features_and_voters(version: str, tmp_path: Path) -> None:
+    require_java()
+    settings = {"process.roles": "broker,controller", "node.id": 7, "controller.listener.names": "CONTROLLER"}
+    settings |= {"listeners": "PLAINTEXT://:1,CONTROLLER://localhost:2", "log.dirs": tmp_path / "data"}
+    given = write_properties(tmp_path / "server.properties", settings | {"controller.quorum.voters": "1@localhost:2"})
+    format_standalone(version, given)
+    with pytest.warns(kts.KtsWarning, match="it is empty, as the directory was formatted"):
+        state = kts.cluster(tmp_path / "data")
+    assert (state.cluster_id, state.node_id) == (CLUSTER, 7)
+    assert (state.features["metadata.version"], state.features["kraft.version"]) == (FEATURES[version], 1)
+    assert state.voters == {7: (7, state.directory_id, (("CONTROLLER", "localhost", 2, None),))}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -191,5 +206,5 @@ def test_a_random_history_adds_up_to_kafkas_image(version: str, seed: int, tmp_p
                 log.append_rows([{"timestamp": 1000 + log.log_end_offset, "value": value}])
         file = folder / LOG / f"{0:020}.log"
         for offset in [*sorted(rng.sample(range(len(made)), 10)), len(made) - 1]:
-            image = ask(version, "image", log=str(file), offset=offset)["records"]
-            assert of_state(kts.cluster(folder, as_of=offset)) == of_image(image), offset
+            found = of_state(kts.cluster(folder, as_of=offset))
+            assert found == of_image(image(version, file, offset)), offset

@@ -197,7 +197,9 @@ def of_state(state: ClusterState) -> Row:
             }
             for name, topic in state.topics.items()
         },
-        "features": dict(state.features),
+        "features": {
+            name: level for name, level in state.features.items() if name != "kraft.version"
+        },  # not an image's
         "configs": {of: dict(config) for of, config in state.configs.items()},
         "quotas": {tuple(sorted(one.entity.items())): dict(one.values) for one in state.quotas},
         "acls": {
@@ -238,6 +240,7 @@ def check_described(folder: Path) -> None:
         (one["id"], one["host"], one["port"]) for one in said["brokers"]
     ]
     assert {name: level for name, level in state.features.items() if level} == said["features"]
+    assert list(state.voters) == ([1] if "kraft.version" in said["features"] else [])
     assert {name: topic.topic_id for name, topic in state.topics.items()} == {
         name: topic["id"] for name, topic in said["topics"].items()
     }

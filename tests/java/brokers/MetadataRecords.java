@@ -36,12 +36,10 @@ import org.apache.kafka.image.MetadataProvenance;
 import org.apache.kafka.image.writer.ImageWriter;
 import org.apache.kafka.image.writer.ImageWriterOptions;
 import org.apache.kafka.metadata.MetadataRecordSerde;
-import org.apache.kafka.metadata.util.BatchFileReader;
-import org.apache.kafka.raft.Batch;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 
 /**
- * What Kafka's own classes read of a metadata log and its snapshots, and what a broker says of its cluster.
+ * What Kafka's own classes make of records of the metadata log, and what a broker says of its cluster.
  *
  * <p>Each line of standard input is a JSON object, {@code do} says what; each is answered by one line, with
  * {@code error} where it failed. Bytes are base64. It ends with its input.
@@ -66,7 +64,7 @@ public final class MetadataRecords {
 
     private static void answer(JsonNode asked, ObjectNode answer) throws Exception {
         switch (asked.get("do").asText()) {
-            case "records" -> records(asked.get("file").asText(), answer.putArray("records"));
+            case "records" -> records(asked, answer.putArray("records"));
             case "image" -> image(asked, answer.putArray("records"));
             case "write" -> write(asked, answer);
             case "describe" -> describe(asked, answer);
@@ -107,94 +105,60 @@ public final class MetadataRecords {
         }
     }
 
-    private static void add(ArrayNode into, long offset, long time, ApiMessageAndVersion record) {
-        ObjectNode made = into.addObject();
-        made.put("offset", offset).put("timestamp", time).put("version", record.version());
-        made.put("apiKey", record.message().apiKey());
-        made.put("type", MetadataRecordType.fromId(record.message().apiKey()).name());
+    private static void add(ArrayNode into, ApiMessageAndVersion record) {
+        ObjectNode made = into.addObject().put("version", record.version()).put("apiKey", record.message().apiKey());
         made.set("data", MetadataJsonConverters.writeJson(record.message(), record.version()));
     }
 
-    /** Every record of a log or a snapshot, but those of control batches. */
-    private static void records(String file, ArrayNode into) throws Exception {
-        try (BatchFileReader reader = new BatchFileReader.Builder().setPath(file).build()) {
-            while (reader.hasNext()) {
-                BatchFileReader.BatchAndType next = reader.next();
-                Batch<ApiMessageAndVersion> batch = next.batch();
-                long offset = batch.baseOffset();
-                for (ApiMessageAndVersion record : next.isControl() ? List.<ApiMessageAndVersion>of() : batch.records()) {
-                    add(into, offset++, batch.appendTimestamp(), record);
-                }
-            }
+    private static ApiMessageAndVersion read(JsonNode value) throws Exception {
+        ByteBuffer bytes = ByteBuffer.wrap(value.binaryValue());
+        return new MetadataRecordSerde().read(new ByteBufferAccessor(bytes), bytes.remaining());
+    }
+
+    /** Each of {@code values}. */
+    private static void records(JsonNode asked, ArrayNode into) throws Exception {
+        for (JsonNode value : asked.get("values")) {
+            add(into, read(value));
         }
     }
 
-    /** {@code snapshot}, which may be missing, and the records of {@code log} up to {@code offset}, as Kafka's image. */
+    /** The values of {@code batches} as Kafka's image. */
     private static void image(JsonNode asked, ArrayNode into) throws Exception {
         MetadataImage image = MetadataImage.EMPTY;
-        long first = 0;
-        if (asked.has("snapshot")) {
-            image = replayed(image, asked.get("snapshot").asText(), 0, Long.MAX_VALUE, true);
-            first = asked.get("first").asLong();
+        List<ApiMessage> waiting = null; // of a metadata transaction
+        for (JsonNode batch : asked.get("batches")) {
+            // A delta for each, as of a broker that follows: one of a whole log keeps settings of deleted topics.
+            MetadataDelta delta = new MetadataDelta.Builder().setImage(image).build();
+            for (JsonNode value : batch) {
+                ApiMessage message = read(value).message();
+                switch (MetadataRecordType.fromId(message.apiKey())) {
+                    case NO_OP_RECORD -> { }
+                    case BEGIN_TRANSACTION_RECORD -> waiting = new ArrayList<>();
+                    case ABORT_TRANSACTION_RECORD -> waiting = null;
+                    case END_TRANSACTION_RECORD -> {
+                        waiting.forEach(delta::replay);
+                        waiting = null;
+                    }
+                    default -> {
+                        if (waiting == null) {
+                            delta.replay(message);
+                        } else {
+                            waiting.add(message);
+                        }
+                    }
+                }
+            }
+            image = delta.apply(MetadataProvenance.EMPTY);
         }
-        if (asked.has("log")) {
-            image = replayed(image, asked.get("log").asText(), first, asked.get("offset").asLong(), false);
-        }
-        MetadataImage found = image;
-        ImageWriterOptions.Builder options = new ImageWriterOptions.Builder(found);
-        found.write(new ImageWriter() {
+        image.write(new ImageWriter() {
             @Override
             public void write(ApiMessageAndVersion record) {
-                add(into, -1, -1, record);
+                add(into, record);
             }
 
             @Override
             public void close(boolean complete) { }
-        }, options.build());
-    }
-
-    private static MetadataImage replayed(MetadataImage image, String file, long first, long last, boolean snapshot)
-            throws Exception {
-        MetadataDelta delta = new MetadataDelta.Builder().setImage(image).build();
-        List<ApiMessage> waiting = null; // of a metadata transaction
-        try (BatchFileReader reader = new BatchFileReader.Builder().setPath(file).build()) {
-            while (reader.hasNext()) {
-                BatchFileReader.BatchAndType next = reader.next();
-                long offset = next.batch().baseOffset();
-                List<ApiMessageAndVersion> records = next.isControl() ? List.of() : next.batch().records();
-                for (ApiMessageAndVersion record : records) {
-                    ApiMessage message = record.message();
-                    if (offset >= first && offset <= last) {
-                        switch (MetadataRecordType.fromId(message.apiKey())) {
-                            case NO_OP_RECORD -> { }
-                            case BEGIN_TRANSACTION_RECORD -> waiting = new ArrayList<>();
-                            case ABORT_TRANSACTION_RECORD -> waiting = null;
-                            case END_TRANSACTION_RECORD -> {
-                                for (ApiMessage each : waiting) {
-                                    delta.replay(each);
-                                }
-                                waiting = null;
-                            }
-                            default -> {
-                                if (waiting == null) {
-                                    delta.replay(message);
-                                } else {
-                                    waiting.add(message);
-                                }
-                            }
-                        }
-                    }
-                    offset++;
-                }
-                if (!snapshot) { // as a broker that follows: a delta of a whole log keeps settings of deleted topics
-                    delta = new MetadataDelta.Builder().setImage(delta.apply(MetadataProvenance.EMPTY)).build();
-                }
-            }
-        }
-        if (snapshot) {
-            delta.finishSnapshot();
-        }
-        return delta.apply(MetadataProvenance.EMPTY);
+        }, new ImageWriterOptions.Builder(image).build());
     }
 
     /** A record of {@code data} as a value of the log. */

@@ -6,6 +6,7 @@ ends in `.jsonl` the values there.
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import shutil
@@ -17,13 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from support.clusters import random_data
-from support.kafka.brokers import FOLDER, OPTIONS, Broker
+from support.kafka.brokers import FOLDER, OPTIONS, Broker, jvm
 from support.kafka.java_loop import JavaLoop
 from support.kafka.java_tools import TOOLS, JavaTools
 from support.kafka.jvm import Jvm
 
+import kts
 from kts.cluster_records.layout import record_types
 
+CLUSTER = "AAAAAAAAQACAAAAAAAAAAA"
 LOG = "__cluster_metadata-0"
 SECRETS = ("salt", "storedKey", "serverKey")
 SETTINGS = {
@@ -81,6 +84,8 @@ def ask(release: str, do: str, **asked: object) -> dict[str, Any]:
 def play(version: str, folder: Path, made: Path) -> None:
     """Let a broker live through the history; its metadata, and what Kafka says of it, lie in `made`."""
     with Broker(version, folder, SETTINGS) as broker:
+        if version.startswith("4"):
+            format_standalone(version, broker.properties)
         broker.start()
         with JavaTools(version, broker.bootstrap, folder) as tools:
             acls = ("kafka.admin." if version.startswith("3") else TOOLS) + "AclCommand"
@@ -97,13 +102,43 @@ def play(version: str, folder: Path, made: Path) -> None:
     (made / "described.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
     with (made / "records.jsonl").open("w", encoding="utf-8") as out:
         for file in files(made):
-            for record in ask(version, "records", file=str(file))["records"]:
-                out.write(_line({"file": file.name} | record))
+            rows = values_of(file)
+            asked = [encoded(row["value"]) for row in rows]
+            for row, record in zip(rows, ask(version, "records", values=asked)["records"], strict=True):
+                out.write(_line({"file": file.name, "offset": row["offset"], "timestamp": row["timestamp"]} | record))
     [log] = (made / LOG).glob("*.log")
     with (made / "images.jsonl").open("w", encoding="utf-8") as out:
-        for offset in range(12, end_of(made), 4):  # from the first feature level on
-            records = ask(version, "image", log=str(log), offset=offset)["records"]
-            out.write(_line({"offset": offset, "records": records}))
+        for offset in range(12, values_of(log)[-1]["offset"] + 1, 4):  # from the first feature level on
+            out.write(_line({"offset": offset, "records": image(version, log, offset)}))
+
+
+def values_of(path: Path) -> list[dict[str, Any]]:
+    """The records of a log or a snapshot: offset, time in ms, position of the batch, value."""
+    found = kts.scan(path, columns=["offset", "timestamp", "position", "value"]).read_all()
+    return found.set_column(1, "timestamp", found["timestamp"].cast("int64")).to_pylist()
+
+
+def encoded(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def image(version: str, log: Path, offset: int) -> list[dict[str, Any]]:
+    """Kafka's image of the records up to an offset, as records."""
+    batches: dict[int, list[str]] = {}
+    for row in values_of(log):
+        if row["offset"] <= offset:
+            batches.setdefault(row["position"], []).append(encoded(row["value"]))
+    found: list[dict[str, Any]] = ask(version, "image", batches=[*batches.values()])["records"]
+    return found
+
+
+def format_standalone(version: str, properties: Path) -> None:
+    """Format a broker's directory for a quorum whose voters are in the log (KIP-853): kraft.version 1."""
+    text = properties.read_text(encoding="utf-8").replace(
+        "controller.quorum.voters=1@", "controller.quorum.bootstrap.servers="
+    )
+    properties.write_text(text, encoding="utf-8")
+    jvm(version).run("kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER, "-c", properties)
 
 
 def files(made: Path) -> list[Path]:
@@ -113,12 +148,6 @@ def files(made: Path) -> list[Path]:
         *sorted((made / LOG).glob("*.checkpoint")),
         made / "bootstrap.checkpoint",
     ]
-
-
-def end_of(made: Path) -> int:
-    """The offset behind the last record that Kafka's classes read of the log."""
-    lines = (made / "records.jsonl").read_text(encoding="utf-8").splitlines()
-    return max(record["offset"] for line in lines if (record := json.loads(line))["file"].endswith(".log")) + 1
 
 
 def _line(found: dict[str, Any]) -> str:
