@@ -191,7 +191,7 @@ CONTROL_TABLE = """\
 """
 
 
-class RecordType(NamedTuple):
+class MetadataRecordType(NamedTuple):
     """A type of record: its number and name, its newest version, and its fields."""
 
     api_key: int
@@ -219,22 +219,22 @@ class DecodedRecord(NamedTuple):
 
 
 @cache
-def record_types() -> dict[int, RecordType]:
+def record_types() -> dict[int, MetadataRecordType]:
     """The types of records by their numbers; the table is read at first use."""
     return _types_of(TABLE)
 
 
 @cache
-def control_types() -> dict[int, RecordType]:
+def control_types() -> dict[int, MetadataRecordType]:
     """The types of control records by their numbers."""
     return _types_of(CONTROL_TABLE)
 
 
-def _types_of(table: str) -> dict[int, RecordType]:
+def _types_of(table: str) -> dict[int, MetadataRecordType]:
     found = {}
     for head, text in re.findall(r"^(\d+ .*)\n((?: .*\n)*)", table, re.MULTILINE):
         number, name, newest = head.split()
-        found[int(number)] = RecordType(int(number), name, int(newest), fields_of(text, int(newest)))
+        found[int(number)] = MetadataRecordType(int(number), name, int(newest), fields_of(text, int(newest)))
     return found
 
 

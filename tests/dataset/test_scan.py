@@ -424,7 +424,9 @@ def test_columns_of_a_decoder_go_with_those_of_records_and_need_the_decoder() ->
     for wrong in ({"columns": ["group"]}, {"decoder": "transactions", "columns": ["group"]}):
         with pytest.raises(ValueError, match="unknown column 'group'"):
             kts.scan(folder, **wrong)
-    with pytest.raises(ValueError, match="decoder: expected one of offsets, transactions, share, metadata, found 'group'"):
+    with pytest.raises(
+        ValueError, match="decoder: expected one of offsets, transactions, share, metadata, found 'group'"
+    ):
         kts.scan(folder, decoder="group")
 
 
