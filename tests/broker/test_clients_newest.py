@@ -12,3 +12,11 @@ class TestClientsOfTheNewestRelease(ClientSuite):
     names = ("Java 2.8.2", "Java 4.3.1", "confluent-kafka", "kcat", "kafka-python", "aiokafka")
     idempotent = ("Java 2.8.2", "Java 4.3.1", "confluent-kafka", "kafka-python", "aiokafka")
     place = staticmethod(newest_place)
+
+
+class TestGoAndNodeOfTheNewestRelease(ClientSuite):
+    """franz-go, sarama and kafkajs, as their own defaults choose the versions of requests."""
+
+    names = ("franz-go", "sarama", "kafkajs")
+    idempotent = names
+    place = staticmethod(newest_place)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +12,9 @@ from typing import Any, NamedTuple
 
 import pyarrow.fs as fs
 from fsspec.implementations.webhdfs import WebHDFS
-from support.buckets.gateway import BUILD_S, free_port, go_program, listening
-from support.kafka.jvm import JAVA, TARGET, JavaProcess, Jvm, missing, one_at_a_time, require_java
+from support.buckets.gateway import free_port, listening
+from support.kafka.jvm import JAVA, JavaProcess, Jvm, require_java
+from support.processes.toolchains import go_program, npm_packages
 
 AZURITE = "3.37.0"
 # Azurite's own account, which its documentation names.
@@ -78,19 +77,8 @@ def azure() -> Iterator[Emulator]:
 
 
 def azurite() -> Path:
-    """The program, fetched once."""
-    folder = TARGET / "npm" / f"azurite-{AZURITE}"
-    program = folder / "node_modules/.bin/azurite-blob"
-    with one_at_a_time():
-        if not program.exists():
-            if not shutil.which("npm"):
-                missing("npm", "get it by: sudo apt install npm")
-            folder.mkdir(parents=True, exist_ok=True)
-            command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", f"azurite@{AZURITE}"]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_S)
-            if done.returncode:
-                missing("azurite", f"`npm install` said: {done.stderr[-2000:]}")
-    return program
+    """The program."""
+    return npm_packages(f"azurite-{AZURITE}", f"azurite@{AZURITE}") / "node_modules/.bin/azurite-blob"
 
 
 @contextmanager

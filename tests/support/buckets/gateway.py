@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -12,30 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from support.buckets.proxy import Proxy
-from support.kafka.jvm import TARGET, missing, one_at_a_time
+from support.kafka.jvm import TARGET
 from support.processes.dying import DIES_TOO
+from support.processes.toolchains import go_program
 from support.waiting import wait_until
 
 KEY, SECRET, REGION = "testkey", "testsecret", "us-east-1"
-BUILD_S = 900
-
-
-def go_program(module: str) -> Path:
-    """A program of a Go module, as ``github.com/owner/name@v1.2.3``: fetched and compiled once, and kept."""
-    path, _, version = module.partition("@")
-    folder = TARGET / "go" / version
-    program = folder / path.rpartition("/")[2]
-    with one_at_a_time():
-        if not program.exists():
-            if not shutil.which("go"):
-                missing("Go", "get it by: sudo apt install golang-go")
-            environ = os.environ | {"GOBIN": str(folder.resolve()), "GOFLAGS": "-mod=mod", "CGO_ENABLED": "0"}
-            done = subprocess.run(
-                ["go", "install", module], env=environ, cwd="/", capture_output=True, text=True, timeout=BUILD_S
-            )
-            if done.returncode:
-                missing(module, f"`go install` said: {done.stderr[-2000:]}")
-    return program
 
 
 def free_port() -> int:

@@ -36,6 +36,7 @@ class Client(ABC):
     sees_times = True
     sees_headers = True
     tells = True  # offset and time of what was sent
+    tells_times = True
     tells_first_time = False  # of all records of a batch the time of its first
     searches = True  # offsets_for_times
     idempotent = True

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 import pytest
 from support import ROOT, TESTS
 from support.processes.dying import DIES_TOO
+from support.processes.json_loop import AskedProcess
 
 JAVA = TESTS / "java"
 TARGET = ROOT / "build/tests"  # what is fetched and compiled: where pytest looks for no tests
@@ -35,7 +36,6 @@ QUICK = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
 FLAGS = [*QUICK, "-Xlog:disable"]
 UNVERIFIED = ["-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"]
 ENDED_WELL = (0, 143)  # by themselves, or by SIGTERM
-CLOSE_S = 60.0
 GET_JDK = "get them by: sudo apt install openjdk-17-jdk-headless maven"
 
 
@@ -194,7 +194,7 @@ class Jvm:
         return out
 
 
-class JavaProcess(subprocess.Popen[bytes]):
+class JavaProcess(AskedProcess):
     """A Java program in the background, which dies with this process, whatever ends that.
 
     From an archive of its classes a program starts with half the work, but to make one costs as much as several starts:
@@ -225,19 +225,6 @@ class JavaProcess(subprocess.Popen[bytes]):
             else:
                 part.unlink()
         return code
-
-    def close(self) -> None:
-        """End its input, which ends a program that reads its commands there; kill it if it does not."""
-        if self.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self.stdin.close()
-        try:
-            self.wait(CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            self.wait()
-        if self.stdout is not None:
-            self.stdout.close()
 
 
 def java_program(name: str) -> Program:
