@@ -23,7 +23,9 @@ def options(name: str) -> dict[str, str]:
     return {"remote": one.remote, "remoteOptions": json.dumps({"private_keys": one.keys})}
 
 
-@pytest.mark.parametrize("name, partition", [("aiven-zstd-encrypted", "txn-0"), ("local-leaders", "diverged-0")])
+@pytest.mark.parametrize(
+    "name, partition", [("aiven-zstd-encrypted", "txn-0"), ("local-4", "txn-0"), ("local-leaders", "diverged-0")]
+)
 def test_executors_give_the_rows_that_java_consumers_saw(load: Any, name: str, partition: str) -> None:
     one = session(name)
     found = load(one.data / partition, maxRecordsPerPartition=60, **options(name)).orderBy("offset").toArrow()
@@ -35,12 +37,13 @@ def test_executors_give_the_rows_that_java_consumers_saw(load: Any, name: str, p
         assert sorted(committed["offset"].to_pylist()) == one.facts(partition)["readCommittedOffsets"]
 
 
-def test_the_store_alone_and_whole_partitions(spark: SparkSession, load: Any) -> None:
-    one = session("aiven-zstd-encrypted")
-    alone = kts.spark.read(spark, None, topics=["restart"], columns=["offset"], **options("aiven-zstd-encrypted"))
+@pytest.mark.parametrize("name", ["aiven-zstd-encrypted", "local-4"])
+def test_the_store_alone_and_whole_partitions(spark: SparkSession, load: Any, name: str) -> None:
+    one = session(name)
+    alone = kts.spark.read(spark, None, topics=["restart"], columns=["offset"], **options(name))
     found = sorted(row.offset for row in alone.collect())
     assert found == [row.offset for row in one.expected("restart-0")][: len(found)] and len(found) > 300
-    findings = load(one.data, granularity="finding", **options("aiven-zstd-encrypted")).collect()
+    findings = load(one.data, granularity="finding", **options(name)).collect()
     assert findings == []
 
 
