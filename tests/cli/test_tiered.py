@@ -58,9 +58,7 @@ def without_paths(told: Any) -> Any:
     ],
     ids=lambda command: " ".join(command[:2]),
 )
-def test_a_command_says_of_both_tiers_what_it_says_of_one_log(
-    command: list[str], both: tuple[Session, Path]
-) -> None:
+def test_a_command_says_of_both_tiers_what_it_says_of_one_log(command: list[str], both: tuple[Session, Path]) -> None:
     one, whole = both
     expected = without_paths(lines(command[0], whole, *command[1:]))
     found = without_paths(lines(command[0], one.data / "txn-0", *command[1:], *remote(one)))
