@@ -49,11 +49,9 @@ if find_spec("kts._codec") is None:
         "or start Python in another folder to import the kts that is installed"
     )
 
-from kts.cluster_records.state import ClusterState
 from kts.codec.columns import ALL_COLUMNS, decode, iter_decode, max_timestamp, scan_batches, valid_bytes
 from kts.codec.convert import convert
 from kts.codec.encode import encode
-from kts.dataset.cluster import cluster
 from kts.dataset.committed import committed_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import open, open_log_dirs, open_partition, scan
@@ -77,10 +75,17 @@ from .model import (
 )
 
 if TYPE_CHECKING:
+    from kts.cluster_records.state import ClusterState
+    from kts.dataset.cluster import cluster
     from kts.dataset.latest import latest
     from kts.log.log import Log
 else:
-    _LATER = {"Log": "kts.log.log", "latest": "kts.dataset.latest"}
+    _LATER = {
+        "ClusterState": "kts.cluster_records.state",
+        "Log": "kts.log.log",
+        "cluster": "kts.dataset.cluster",
+        "latest": "kts.dataset.latest",
+    }
 
     def __getattr__(name: str) -> Any:
         """Some names are loaded when they are asked for: who only reads, as most commands do, starts sooner so."""
