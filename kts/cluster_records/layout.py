@@ -168,7 +168,11 @@ TABLE = """\
 28 ClearElr 0
     topicName                   string   0+
 """
-# Likewise of control records, whose key is a version and the type, as int16.
+# Likewise of control records, and their key.
+CONTROL_KEY = """\
+    version                     int16    0
+    type                        int16    0
+"""
 CONTROL_TABLE = """\
 3 SnapshotHeader 0
     version                     int16    0+
@@ -290,7 +294,8 @@ def read_control(key: bytes, value: bytes) -> DecodedRecord | None:
     InvalidRequestError
         The bytes do not match their type.
     """
-    known = control_types().get(int.from_bytes(key[2:4], "big")) if len(key) == len(SNAPSHOT_HEADER) else None
+    read_key, _ = struct_reader(fields_of(CONTROL_KEY, 0), 0, False)
+    known = control_types().get(read_key(Cursor(memoryview(key), MAX_ELEMENTS))["type"])
     if known is None:
         return None
     read, _ = struct_reader(known.fields, 0, True)
