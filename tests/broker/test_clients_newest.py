@@ -15,7 +15,7 @@ class TestClientsOfTheNewestRelease(ClientSuite):
 
 
 class TestGoAndNodeOfTheNewestRelease(ClientSuite):
-    """franz-go, sarama and kafkajs, as their own defaults choose the versions of requests."""
+    """franz-go and kafkajs as they choose the versions of requests, sarama with the newest that it knows."""
 
     names = ("franz-go", "sarama", "kafkajs")
     idempotent = names
