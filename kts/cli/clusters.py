@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+import click
+
+from kts.behaviour import Behaviour
 from kts.errors import KtsError
 
 from .inputs import storage_options_of_context
@@ -15,6 +18,7 @@ from .times import show_time
 
 if TYPE_CHECKING:
     from kts.cluster_records.state import ClusterState
+    from kts.config import LogConfig
     from kts.dataset.partition import PartitionLog
 
 
@@ -45,6 +49,8 @@ def states_beside(logs: Sequence[PartitionLog]) -> dict[str, ClusterState]:
                 continue
         (others if state.origin.log is None else found)[home] = state
     for home, other in others.items():
+        if None in (other.cluster_id, other.node_id):
+            continue
         for state in list(found.values()):
             if (state.cluster_id, state.node_id) == (other.cluster_id, other.node_id):
                 found[home] = state.of_directory(other.directory_id)
@@ -55,3 +61,54 @@ def read_from(state: ClusterState) -> str:
     """Where a state was read, and of when it is."""
     at = "" if state.origin.last_ms is None else f", of {show_time(state.origin.last_ms)}"
     return f"{state.origin.log or state.origin.directory} (offset {state.origin.last_offset}{at})"
+
+
+def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], release: str) -> dict[tuple[str, str], LogConfig]:
+    """The settings of each topic, by log directory and name, replaced by ``own``.
+
+    Those that a broker of kts keeps there, or those of the cluster, where its metadata lies there.
+    """
+    from kts.broker.settings.topic import BROKER_NAMES, merged
+    from kts.broker.topics import topic_file
+    from kts.config import DIFFERENCE, KIP_32_NAMES, LogConfig, known_settings
+
+    told = LogConfig.of(own, release=release).to_properties()
+    names = {
+        DIFFERENCE if one in KIP_32_NAMES else BROKER_NAMES[one].name if one in BROKER_NAMES else one for one in own
+    }
+    above = {name: told[name] for name in names if name in told}  # by a topic's names, which precede a broker's
+    found: dict[tuple[str, str], LogConfig] = {}
+    states = states_beside(logs)
+    for home in dict.fromkeys(map(home_of, logs)):
+        kept, state = topic_file.read(home), states.get(home)
+        levels: list[Mapping[str, str]] = [kept.cluster, kept.node]
+        if state is not None:
+            note(f"settings are those of {read_from(state)}, without those of server.properties")
+            levels = [state.configs.get(("BROKER", name), {}) for name in ("", str(state.node_id))]
+        broker = {name: value for name, value in merged(*levels).items() if name in BROKER_NAMES}
+        for topic in dict.fromkeys(log.topic for log in logs if home_of(log) == home):
+            settings: Mapping[str, str]
+            if state is None:
+                settings = kept.topics[topic].configs if topic in kept.topics else {}
+            else:
+                settings = state.topics[topic].config if topic in state.topics else {}
+            kept_settings = merged(broker, settings)
+            tell_tiers(topic, merged(kept_settings, own))
+            below = merged(known_settings(kept_settings, Behaviour.of(release)), own)
+            try:
+                found[home, topic] = LogConfig.of(merged(below, above), release=release)
+            except ValueError as error:
+                where = topic_file.path(home) if state is None else read_from(state)
+                raise click.UsageError(f"topic {topic} of {where}: {error}") from error
+    return found
+
+
+def tell_tiers(topic: str, settings: Mapping[str, str]) -> None:
+    """Tell the limits of a topic's local segments, which differ from those of the topic and are not applied."""
+    local = {name: value for name, value in settings.items() if name.startswith("local.retention.") and value != "-2"}
+    if local and str(settings.get("remote.storage.enable", "")).lower() == "true":
+        shown = ", ".join(f"{name}={value}" for name, value in sorted(local.items()))
+        note(
+            f"{topic} has tiered storage, and its local segments have {shown}, which is not applied here: give it as "
+            "--retention-ms or --retention-bytes"
+        )

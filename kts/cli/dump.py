@@ -217,6 +217,10 @@ def command(
         raise click.UsageError(f"--tail and {'--latest' if latest else '--limit'} exclude each other: give one of them")
     if expanded() and (as_json or kind not in (None, "table") or output not in (None, "-")):
         raise click.UsageError("--expand draws tables: leave out --json, --format and -o, or leave out --expand")
+    if latest and asked["include_control"]:
+        raise click.UsageError(
+            "--latest is of keys, and the markers of transactions have none; leave out --include-control"
+        )
     kind = kind or ("jsonl" if as_json else "table" if expanded() else default_format(output))
     if times == "iso" and kind not in ("jsonl", "csv"):
         raise click.UsageError(f"--times is for JSON lines and CSV, and the format is {kind}")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kts.behaviour import FUTURE_BY_FILE, GENERATIONS, Behaviour
+from kts.behaviour import FUTURE_BY_FILE, GENERATIONS
 from kts.errors import KtsError
 from kts.times import parse_length, wall_clock
 
-from .clusters import home_of, read_from, states_beside
+from .clusters import configs_of, home_of
 from .inputs import (
     Size,
     config_option,
@@ -164,45 +164,6 @@ def command(
     size = sum(row["sizeInBytes"] for row in gone)
     note(f"at {show_time(now_ms)}: {counted(len(gone), 'segment')} of {len(rows):,} would go, {show_bytes(size)}")
     return code
-
-
-def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], release: str) -> dict[tuple[str, str], LogConfig]:
-    """The settings of each topic, by log directory and name, replaced by ``own``.
-
-    Those that a broker of kts keeps there, or those of the cluster, where its metadata lies there.
-    """
-    from kts.broker.settings.topic import BROKER_NAMES, merged
-    from kts.broker.topics import topic_file
-    from kts.config import DIFFERENCE, KIP_32_NAMES, LogConfig, known_settings
-
-    told = LogConfig.of(own, release=release).to_properties()
-    names = {
-        DIFFERENCE if one in KIP_32_NAMES else BROKER_NAMES[one].name if one in BROKER_NAMES else one for one in own
-    }
-    above = {name: told[name] for name in names if name in told}  # by a topic's names, which precede a broker's
-    found: dict[tuple[str, str], LogConfig] = {}
-    states = states_beside(logs)
-    for home in dict.fromkeys(map(home_of, logs)):
-        kept, state = topic_file.read(home), states.get(home)
-        levels: list[Mapping[str, str]] = [kept.cluster, kept.node]
-        if state is not None:
-            note(f"settings are those of {read_from(state)}, without those of server.properties")
-            levels = [state.configs.get(("BROKER", name), {}) for name in ("", str(state.node_id))]
-        broker = {name: value for name, value in merged(*levels).items() if name in BROKER_NAMES}
-        for topic in dict.fromkeys(log.topic for log in logs if home_of(log) == home):
-            settings: Mapping[str, str]
-            if state is None:
-                settings = kept.topics[topic].configs if topic in kept.topics else {}
-            else:
-                settings = state.topics[topic].config if topic in state.topics else {}
-            kept_settings = merged(broker, settings)
-            below = merged(known_settings(kept_settings, Behaviour.of(release)), own)
-            try:
-                found[home, topic] = LogConfig.of(merged(below, above), release=release)
-            except ValueError as error:
-                where = topic_file.path(home) if state is None else read_from(state)
-                raise click.UsageError(f"topic {topic} of {where}: {error}") from error
-    return found
 
 
 def rows_or_error(

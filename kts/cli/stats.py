@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import partial
 from itertools import chain, groupby
@@ -17,6 +17,7 @@ from kts.config import LogConfig
 from kts.segment.rereading import settled
 from kts.times import STEPS_MS, first_moment, offset_ms, wall_clock
 
+from .clusters import configs_of, home_of
 from .inputs import (
     config_of,
     config_option,
@@ -72,9 +73,9 @@ count as bytes, not as records. Open transactions follow: the producer, the firs
 for, because ListOffsets means something else by them. Batches marked with hasTimestamp (kts convert) are counted too.
 
 --check-release 4.3 counts the records that a broker of that release would refuse, if a producer sent them now as they
-are: by rule and by day of their timestamps (--by). --config gives the topic's settings, --now the broker's clock. A
-record counts once, for the first of: message format, size of its batch, key, timestamp. The exit code is 1 if there are
-any.
+are: by rule and by day of their timestamps (--by). The topics' settings are those that DIR keeps (see kts retention),
+or Kafka's defaults; --config replaces them, --now is the broker's clock. A record counts once, for the first of:
+message format, size of its batch, key, timestamp. The exit code is 1 if there are any.
 """
 
 
@@ -104,15 +105,19 @@ class Intervals:
 
     def starts_of(self, moments: Any) -> Any:
         """The start of the interval of each time, in ms since the epoch."""
+        if self.zone is None:
+            return self.floors(moments)
         import numpy as np
 
-        if self.zone is None:
-            return moments // self.length_ms * self.length_ms
         ahead = self.ahead_of(moments)
-        pairs, which = np.unique(
-            np.stack([(moments + ahead) // self.length_ms * self.length_ms, ahead]), axis=1, return_inverse=True
-        )
+        pairs, which = np.unique(np.stack([self.floors(moments + ahead), ahead]), axis=1, return_inverse=True)
         return np.array([self.start_of(*pair) for pair in pairs.T.tolist()], np.int64)[which.reshape(-1)]
+
+    def floors(self, times: Any) -> Any:
+        """The whole multiple of the length before each time, or the least one there is."""
+        import numpy as np
+
+        return np.maximum(times // self.length_ms, -(2**63 // self.length_ms)) * self.length_ms
 
     def ahead_of(self, times: Any) -> Any:
         """How much clocks in the zone are ahead of UTC at each time."""
@@ -206,8 +211,14 @@ def command(
     zone = chosen_zone()
     if release is not None:
         asked = resolve(now, "--now", None, None)
-        config = config_of(parse_settings(settings), release)
-        check = Check(config, wall_clock() if asked is None else asked, Intervals(by or STEPS_MS["d"], zone))
+        given = parse_settings(settings)
+        config_of(given, release)  # a wrong one is told before anything is read
+        check = Check(
+            release,
+            configs_of(logs, given, release),
+            wall_clock() if asked is None else asked,
+            Intervals(by or STEPS_MS["d"], zone),
+        )
         return print_refused(logs, check, per, master, as_json)
     by = by or STEPS_MS["h"]
     groups: dict[tuple[str | int, ...], dict[int | None, Row]] = {}
@@ -290,9 +301,10 @@ def print_timestamps(logs: Sequence[PartitionLog], per: str, master: str | None,
 
 
 class Check(NamedTuple):
-    """What ``--check-release`` asks."""
+    """What ``--check-release`` asks: the settings are by log directory and topic."""
 
-    config: LogConfig
+    release: str
+    configs: Mapping[tuple[str, str], LogConfig]
     now_ms: int
     intervals: Intervals
 
@@ -310,7 +322,6 @@ def print_refused(logs: Sequence[PartitionLog], check: Check, per: str, master: 
                 found[key] = records + one.records, first
     ordered = sorted(found.items(), key=lambda one: (one[0][0], one[0][1].name, one[0][2] is not None, one[0][2] or 0))
     total, intervals = sum(records for _, (records, _) in ordered), check.intervals
-    release = check.config.release
     if as_json:
         for (group, rule, start), (records, first) in ordered:
             what = {"rule": rule.name, "error": rule.error.__name__, "start": start}
@@ -327,9 +338,8 @@ def print_refused(logs: Sequence[PartitionLog], check: Check, per: str, master: 
             for (_, rule, start), (records, first) in rows
         ]
         print_table(("rule", "error", f"from ({intervals.zone or 'UTC'})", "records", "first"), cells, right=(3,))
-    click.echo(
-        f"Kafka {release} would refuse {total:,} records" if total else f"Kafka {release} would take every record"
-    )
+    refuses = f"refuse {total:,} record{'s' * (total != 1)}" if total else "take every record"
+    click.echo(f"Kafka {check.release} would {refuses}")
     if any(rule.name.startswith("message format") for _, rule, _ in found):
         note("next: kts convert writes them in a newer message format")
     return FINDINGS if total else FINE
@@ -339,7 +349,7 @@ def refused_of(check: Check, log: PartitionLog, advance: Callable[[int], None]) 
     """What a broker would refuse of a partition."""
     from kts.offline.release_check import check_release
 
-    yield check_release(log, check.config, check.now_ms, check.intervals.starts_of, advance)
+    yield check_release(log, check.configs[home_of(log), log.topic], check.now_ms, check.intervals.starts_of, advance)
 
 
 def first_of(first: dict[int, tuple[str, int, int]], number: int) -> str:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from itertools import chain
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +16,9 @@ from kts._codec import LatestOffsets
 from kts.codec.encode import int64s
 from kts.dataset.options import ISOLATIONS, PathScanOptions, ScanOptions, stream_schema
 from kts.dataset.partition import PartitionLog
-from kts.dataset.paths import selected
+from kts.dataset.paths import check_named, selected
 from kts.dataset.scan import records
-from kts.errors import LogStorageError
+from kts.errors import CorruptRecordError, LogStorageError, OffsetOutOfRangeError
 from kts.options import FLAG, Choice, Duration, option, takes_only
 from kts.times import Length
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 HASH_BYTES, OFFSET_BYTES = 16, 8
 ROW_BYTES = HASH_BYTES + OFFSET_BYTES
 MOST_KEYS = 1 << 20  # in memory, 48 bytes each at most; more of them go to a file, by their hash
+FEW_BYTES = 1 << 20  # of a set of offsets
 PART_BITS = 8  # of a hash: the keys of a part are in memory together
 KEYS, WITH_VALUES = ("offset", "key"), ("offset", "value")
 PIECE = 1 << 18  # rows that go to the file at once
@@ -57,13 +59,17 @@ class LatestOptions(PathScanOptions):
     allowed_lateness: Length = option(None, Duration("LENGTH"), spark=True, command=True)
 
     def __post_init__(self) -> None:
-        if self.as_of is not None:
-            if isinstance(self.as_of, bool):
-                raise TypeError(f"as_of: expected an offset or a time, found {self.as_of!r}")
-            name = "ending_offsets" if isinstance(self.as_of, (int, Mapping)) else "ending_timestamp"
+        as_of = self.as_of
+        if self.include_control:
+            raise ValueError("include_control: the markers of transactions have no key; leave it out")
+        if as_of is not None:
+            if isinstance(as_of, bool) or (isinstance(as_of, str) and as_of.strip().lstrip("+-").isdigit()):
+                raise TypeError(f"as_of: expected an offset as an int, or a time, found {as_of!r}")
+            as_of = int(as_of) if isinstance(as_of, Integral) else as_of
+            name = "ending_offsets" if isinstance(as_of, (int, Mapping)) else "ending_timestamp"
             if getattr(self, name) is not None:
                 raise ValueError(f"as_of: {name} says the same; give one of them")
-            object.__setattr__(self, name, self.as_of)
+            object.__setattr__(self, name, as_of)
         super().__post_init__()
 
 
@@ -81,17 +87,18 @@ def latest(asked: LatestOptions) -> pa.RecordBatchReader:
 
     Raises
     ------
-    FileNotFoundError, TypeError, ValueError, UnknownTopicOrPartitionError
+    FileNotFoundError, TypeError, ValueError, UnknownTopicOrPartitionError, OffsetOutOfRangeError
         A wrong argument; raised at once.
     CorruptRecordError
-        Damage; raised while reading, with ``.path`` and ``.position``.
+        Damage, or offsets that do not rise; raised while reading, with ``.path`` and ``.position``.
     LogStorageError
         Records of the state were deleted while they were read, or the temporary file cannot be written.
 
     Notes
     -----
-    Memory is one bit for each offset of a partition, and up to 64 MiB for keys; what does not fit goes to a temporary
-    file of 24 bytes a record. The state equals what Kafka's cleaner leaves of the log, with tombstones applied.
+    Memory is one bit for each offset between the first and the last record of a partition, or 8 bytes a record if that
+    is less, and up to 64 MiB for keys; what does not fit goes to a temporary file of 24 bytes a record. The state
+    equals what Kafka's cleaner leaves of the log, with tombstones applied.
 
     Examples
     --------
@@ -103,6 +110,14 @@ def latest(asked: LatestOptions) -> pa.RecordBatchReader:
     import pyarrow as pa
 
     _, logs = selected(asked.path, asked, asked.log_start_offset, decoder=asked.decoder)
+    check_named(asked, logs)
+    if isinstance(asked.ending_offsets, int) and asked.as_of is not None:
+        ends = [log.log_end_offset for log in logs]
+        if ends and asked.ending_offsets > max(ends):
+            raise OffsetOutOfRangeError(
+                f"as_of: offset {asked.as_of} is beyond the end of every partition, at most {max(ends)}; "
+                "a time is a datetime or text"
+            )
     ordered = sorted(logs, key=lambda log: (log.topic, log.partition))
     schema = stream_schema(asked.names, asked.views)
     return pa.RecordBatchReader.from_batches(schema, chain.from_iterable(latest_of(log, asked) for log in ordered))
@@ -114,7 +129,11 @@ def latest_of(log: PartitionLog, asked: LatestOptions) -> Iterator[pa.RecordBatc
 
     with Latest() as state:
         for rows in records([log], _reading(asked, KEYS)):
-            state.take(rows.column("key"), int64s(rows.column("offset"), "offset"))
+            try:
+                state.take(rows.column("key"), int64s(rows.column("offset"), "offset"))
+            except CorruptRecordError as error:
+                error.path = log.path
+                raise
         if state.first < 0:
             return
         chosen = state.chosen()
@@ -127,7 +146,7 @@ def latest_of(log: PartitionLog, asked: LatestOptions) -> Iterator[pa.RecordBatc
             mask &= np.asarray(rows.column("value").is_valid())
         if mask.any():
             yield rows.select(list(asked.names)).filter(pa.array(mask))
-    if found != chosen.count:
+    if found < chosen.count:
         raise LogStorageError(
             f"{log.topic}-{log.partition}: expected {chosen.count} keys, found {found}: records of the state "
             "were deleted while they were read; ask again",
@@ -146,7 +165,8 @@ class Latest:
 
     Notes
     -----
-    One bit for each offset between the first and the last record, and up to 48 bytes for each key in memory. Beyond
+    One bit for each offset between the first and the last record, or 8 bytes a record, and up to 48 bytes for each key
+    in memory. Beyond
     ``MOST_KEYS`` the hashes (SipHash of 128 bits, with a random secret) and offsets of all records that follow, 24
     bytes each, lie in a temporary file.
     """
@@ -156,6 +176,7 @@ class Latest:
         self._map = LatestOffsets(MOST_KEYS, self._secret)
         self._spilled: _Spilled | None = None
         self.first, self.last = -1, -1  # offsets that were seen, with a key
+        self.records = 0
 
     def __enter__(self) -> Latest:
         return self
@@ -171,9 +192,18 @@ class Latest:
             keys, offsets = keys.drop_null(), offsets[valid]
         if not len(offsets):
             return
+        risen = np.diff(offsets, prepend=self.last) > 0
+        if not risen.all():
+            at = int(risen.argmin())
+            raise CorruptRecordError(
+                "expected offsets that rise, found one again or a lower one: what is the latest is not known; "
+                "`kts verify` says more",
+                offset=int(offsets[at]),
+            )
         if self.first < 0:
             self.first = int(offsets[0])
         self.last = int(offsets[-1])
+        self.records += len(offsets)
         _, ends, data = keys.buffers()
         places = memoryview(ends).cast("B").cast("i")[keys.offset : keys.offset + len(keys) + 1]
         hashes = self._map.hashes(places, b"" if data is None else data)
@@ -189,7 +219,7 @@ class Latest:
 
     def chosen(self) -> OffsetSet:
         """The offsets of the latest records."""
-        chosen = OffsetSet(self.first, self.last)
+        chosen = OffsetSet(self.first, self.last, self.records)
         if self._spilled is None:
             chosen.add(np.frombuffer(self._map.entries()[1], np.int64))
             return chosen
@@ -201,20 +231,41 @@ class Latest:
 
 
 class OffsetSet:
-    """A set of offsets, one bit for each that it may have."""
+    """A set of offsets: one bit for each that it may have, or their list, where it may have many and has few.
 
-    def __init__(self, first: int, last: int) -> None:
+    Parameters
+    ----------
+    first, last : int
+        The least and the greatest that it may have.
+    most : int
+        How many it has at most.
+    """
+
+    def __init__(self, first: int, last: int, most: int) -> None:
         self.first, self.count = first, 0
-        self._bits = np.zeros((last - first) // 8 + 1, np.uint8)
+        span = last - first
+        self._bits = np.zeros(span // 8 + 1, np.uint8) if span // 8 <= max(OFFSET_BYTES * most, FEW_BYTES) else None
+        self._listed: list[npt.NDArray[np.int64]] = []
+        self._sorted = False
 
     def add(self, offsets: npt.NDArray[np.int64]) -> None:
         """Add offsets, each once."""
+        self.count += len(offsets)
+        if self._bits is None:
+            self._listed.append(offsets)
+            return
         places = offsets - self.first
         np.bitwise_or.at(self._bits, places >> 3, (1 << (places & 7)).astype(np.uint8))
-        self.count += len(offsets)
 
     def of(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Which of these offsets are in it."""
+        if self._bits is None:
+            if not self._sorted:
+                self._listed, self._sorted = [np.sort(np.concatenate(self._listed))], True
+            [listed] = self._listed
+            places = np.minimum(np.searchsorted(listed, offsets), len(listed) - 1)
+            found: npt.NDArray[np.bool_] = listed[places] == offsets
+            return found
         places = offsets - self.first
         inside = (places >= 0) & (places >> 3 < len(self._bits))
         places = np.where(inside, places, 0)

@@ -13,7 +13,7 @@ from kts.arguments import suggestion
 from kts.codec.layout import HEADER_BYTES, read_header
 from kts.dataset import scan as scanning
 from kts.dataset.decoders import DECODERS
-from kts.dataset.options import LogOptions, LogStartOffsets, Path, PathScanOptions, flat_offsets
+from kts.dataset.options import LogOptions, LogStartOffsets, Path, PathScanOptions, ScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.errors import KtsError, LogStorageError, UnknownTopicOrPartitionError
 from kts.options import takes_only
@@ -624,12 +624,17 @@ def scan(asked: PathScanOptions) -> pa.RecordBatchReader:
     8402
     """
     _, logs = selected(asked.path, asked, asked.log_start_offset, decoder=asked.decoder)
+    check_named(asked, logs)
+    return scanning.records(logs, asked)
+
+
+def check_named(asked: ScanOptions, logs: Sequence[PartitionLog]) -> None:
+    """Raise UnknownTopicOrPartitionError if offsets are given for a partition that is not read."""
     known = {(log.topic, log.partition) for log in logs}
     for name, offsets in (("starting_offsets", asked.starting_offsets), ("ending_offsets", asked.ending_offsets)):
         for topic, partition in offsets if isinstance(offsets, dict) else ():
             if (topic, partition) not in known:
                 raise UnknownTopicOrPartitionError(f"{name}: {topic}-{partition} is not among what is read")
-    return scanning.records(logs, asked)
 
 
 def selected(

@@ -54,7 +54,7 @@ class RefusedRecords(NamedTuple):
 
 def by_day(times: Any) -> Any:
     """The start of the UTC day of each time."""
-    return times // DAY_MS * DAY_MS
+    return np.maximum(times // DAY_MS, -(2**63 // DAY_MS)) * DAY_MS
 
 
 def check_release(
@@ -124,7 +124,8 @@ class _Judge:
             if not behaviour.least_magic <= magic <= behaviour.greatest_magic
         }
         self.size = RefusalRule("max.message.bytes", RecordTooLargeError)
-        before, self.after = rules_of(config, None, "client").limits
+        self.sets_times = config.message_timestamp_type == "LogAppendTime"  # those that producers send do not count
+        before, self.after = (INT64_MAX,) * 2 if self.sets_times else rules_of(config, None, "client").limits
         # Of a batch of format 2 every record is judged; older formats end at the first that is refused.
         together = LogConfig(
             message_timestamp_before_max_ms=before,
@@ -136,7 +137,7 @@ class _Judge:
             release=NEWEST.release,
         )
         self.rules = rules_of(together, None, "client")
-        self.needs_records = config.compacted or now_ms - before > 0 or config.message_timestamp_missing != "accept"
+        self.needs_records = config.compacted or before < INT64_MAX or config.message_timestamp_missing != "accept"
 
     def open(self, headers: pa.RecordBatch) -> Any:
         """Which batches may have records that are refused."""

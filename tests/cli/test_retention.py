@@ -103,6 +103,16 @@ def test_by_kafka_20609_a_segment_from_the_future_goes_by_its_files_time(tmp_pat
     assert by_file[first]["why"] == "goes by retention.ms and the time of its file, by KAFKA-20609"
 
 
+def test_limits_of_local_segments_are_told_where_they_are_not_applied() -> None:
+    orders = golden("demo", "orders")
+    tiered = ["--config", "remote.storage.enable=true", "--config", "local.retention.ms=1000"]
+    said = run("retention", orders.log_dir, "--now", NOW, *tiered).stderr
+    assert (
+        "orders has tiered storage, and its local segments have local.retention.ms=1000, which is not applied" in said
+    )
+    assert "tiered storage" not in run("retention", orders.log_dir, "--now", NOW, *tiered[2:]).stderr
+
+
 def test_bytes_and_the_log_start_offset_take_segments_too() -> None:
     directory = golden("demo", "orders").partition_dir("orders-2")
     never = ["--retention-ms", "-1", "--now", NOW, "--json"]

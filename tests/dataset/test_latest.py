@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.processes.cli_runs import lines, run
 
@@ -71,9 +73,15 @@ def test_the_state_as_of_an_offset_or_a_time(tmp_path: Path, rng: random.Random)
         earlier = state_of([one for one in rows if one["timestamp"] < time])
         at = datetime.fromtimestamp(time / 1000, UTC)
         assert read(tmp_path / "t-0", as_of=at) == earlier == read(tmp_path / "t-0", as_of=at.isoformat())
-    for wrong, error in ((True, TypeError), ("yesterday", ValueError), (-5, ValueError)):
+    for wrong, error in ((True, TypeError), ("yesterday", ValueError), (-5, ValueError), ("10", TypeError)):
         with pytest.raises(error):
             kts.latest(tmp_path, as_of=wrong)
+    offset = rows[9]["offset"]
+    assert read(tmp_path, as_of=np.int64(offset)) == read(tmp_path, as_of=offset) != read(tmp_path)
+    with pytest.raises(kts.UnknownTopicOrPartitionError, match="ending_offsets: zz-0 is not among what is read"):
+        kts.latest(tmp_path, as_of={"zz": {0: 10}})
+    with pytest.raises(kts.OffsetOutOfRangeError, match="beyond the end of every partition.*a time is a datetime"):
+        kts.latest(tmp_path, as_of=T)
     with pytest.raises(ValueError, match="ending_offsets says the same"):
         kts.latest(tmp_path, as_of=5, ending_offsets=6)
 
@@ -88,6 +96,36 @@ def test_every_partition_has_a_state_of_its_own_and_columns_are_those_asked_for(
     assert kts.latest(tmp_path, topics=["b"]).schema == kts.scan(tmp_path, topics=["b"]).schema
     with pytest.raises(FileNotFoundError):
         kts.latest(tmp_path / "c-0")
+
+
+@pytest.mark.parametrize("behind", [10**7, 2**44, 2**62])
+def test_few_records_far_apart_take_no_memory_for_what_lies_between(behind: int, tmp_path: Path) -> None:
+    """No CRC protects offsets: one that is wrong may be anywhere."""
+    (tmp_path / "t-0").mkdir()
+    data = kts.encode({"key": [b"a", b"b"], "value": [b"1", b"2"]})
+    data += kts.encode({"key": [b"a"], "value": [b"3"]}, base_offset=behind)
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kts.KtsWarning)  # of offsets that a segment cannot have
+        assert read(tmp_path) == [(1, b"b", b"2"), (behind, b"a", b"3")]
+
+
+def test_offsets_that_do_not_rise_are_damage(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    data = kts.encode({"key": [b"a"], "value": [b"1"]}, base_offset=7)
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    for later in (7, 3):
+        path.write_bytes(data + kts.encode({"key": [b"a"], "value": [b"2"]}, base_offset=later))
+        with warnings.catch_warnings(), pytest.raises(kts.CorruptRecordError, match="offsets that rise") as caught:
+            warnings.simplefilter("ignore", kts.KtsWarning)
+            read(tmp_path)
+        assert caught.value.path == str(tmp_path / "t-0") and caught.value.offset == later
+
+
+def test_markers_are_no_keys(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="include_control: the markers of transactions have no key"):
+        kts.latest(tmp_path, include_control=True)
+    assert "leave out --include-control" in run("dump", tmp_path, "--latest", "--include-control", code=2).stderr
 
 
 def test_aborted_and_open_transactions_do_not_count_unless_asked_for(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import kts
 from kts.behaviour import NEWEST
 from kts.codec.validate import validate
 from kts.offline.release_check import DAY_MS, check_release
+from kts.testing import KtsBroker
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -112,6 +113,41 @@ def test_times_that_the_broker_set_and_its_own_records_are_not_judged(tmp_path: 
         log.append_as_follower(kts.encode(marker, base_offset=3, control=True, transactional=True, producer_id=1))
     with kts.open_partition(tmp_path / "t-0") as read:
         assert check_release(read, kts.LogConfig(release="4.3"), NOW - 2 * HOUR) == []
+
+
+def test_a_topic_whose_times_the_broker_sets_refuses_none(tmp_path: Path) -> None:
+    with kts.Log(tmp_path / "t-0", release="3.9") as log:
+        log.append(kts.encode({"key": [b"k", None], "timestamp": [2**62, -5000]}))
+    settings = {"message.timestamp.type": "LogAppendTime", "message.timestamp.before.max.ms": 1}
+    with kts.open_partition(tmp_path / "t-0") as read:
+        assert check_release(read, kts.LogConfig.of(settings, release="4.3"), NOW) == []
+        compacted = kts.LogConfig.of(settings | {"cleanup.policy": "compact"}, release="4.3")
+        assert [one.rule.name for one in check_release(read, compacted, NOW)] == ["cleanup.policy"]
+
+
+def test_times_before_1970_are_found_whatever_the_limit(tmp_path: Path) -> None:
+    """The earliest interval is the least that a number of 64 bits can begin."""
+    with kts.Log(tmp_path / "t-0", release="3.9") as log:
+        log.append(kts.encode({"timestamp": [-5000, -1, -(2**63) + 1]}))
+    config = kts.LogConfig.of({"message.timestamp.before.max.ms": 100 * 365 * DAY_MS}, release="4.3")
+    with kts.open_partition(tmp_path / "t-0") as read:
+        [found] = check_release(read, config, NOW)
+    assert (found.rule.name, found.records, found.first_offset) == ("message.timestamp.before.max.ms", 1, 2)
+    assert found.start_ms is not None and found.start_ms < -(2**63) + 2 * DAY_MS
+    for zone in ("UTC", "Europe/Berlin"):
+        options = ["--check-release", "4.3", "--config", "message.timestamp.before.max.ms=1000", "--tz", zone, "--json"]
+        starts = [row["start"] for row in lines("stats", tmp_path, *options, code=1)]
+        assert starts[0] < starts[1] < 0
+
+
+def test_stats_judges_by_the_settings_that_the_directory_keeps(tmp_path: Path) -> None:
+    with KtsBroker(tmp_path, release="4.3") as broker:
+        broker.create_topic("t", config={"message.timestamp.type": "LogAppendTime"})
+    with kts.Log(tmp_path / "t-0", release="3.9") as log:
+        log.append(kts.encode({"timestamp": [NOW * 2]}))
+    assert "would take every record" in run("stats", tmp_path, "--check-release", "4.3").stdout
+    own = ["--check-release", "4.3", "--config", "message.timestamp.type=CreateTime"]
+    assert "would refuse 1 record\n" in run("stats", tmp_path, *own, code=1).stdout
 
 
 def test_stats_shows_what_a_release_would_refuse_and_ends_with_1() -> None:
