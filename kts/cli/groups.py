@@ -79,6 +79,9 @@ def command(
         rows = [row for row in rows if row[name] in names]
     if export:
         columns = ["group", "topic", "partition", "currentOffset"][len(groups) == 1 :]
+        left_out = sorted({row["group"] for row in rows if row["type"] == "Share"})
+        if left_out:
+            note(f"share groups have no committed offsets and are left out: {', '.join(left_out)}")
         lines = StringIO()
         exported = ([row[name] for name in columns] for row in rows if row["type"] != "Share")
         csv.writer(lines, lineterminator="\n").writerows(exported)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kts.cluster_records.names import RESOURCE_TYPES
+
 HIDDEN = "[hidden]"
 SECRETS = {"UserScramCredential": ("salt", "storedKey", "serverKey")}  # fields, by the type of record
 BROKER = 4  # the resource type of brokers
@@ -46,7 +48,8 @@ SHOWN = frozenset(
 
 
 def is_secret_setting(resource_type: int, key: str) -> bool:
-    """True for a setting whose value may be a secret: one of a broker that is not known to be none.
+    """True for a setting whose value may be a secret: one of a broker that is not known to be none, or of a
+    resource that Kafka 4.3 does not know.
 
     Notes
     -----
@@ -56,7 +59,7 @@ def is_secret_setting(resource_type: int, key: str) -> bool:
 
     Source: KafkaConfigSchema.isSensitive, RecordRedactor, DynamicBrokerConfig (3.9.2, 4.3.1).
     """
-    return resource_type == BROKER and key not in SHOWN
+    return resource_type not in RESOURCE_TYPES or (resource_type == BROKER and key not in SHOWN)
 
 
 def without_secrets(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kts.cluster_records.layout import NO_OP, SNAPSHOT_FOOTER, SNAPSHOT_HEADER, TOPIC, read_control, read_record
@@ -131,14 +132,24 @@ class _Reading:
         start = self.log.log_start_offset if end else 0
         if as_of is None:
             begin = self.snapshots[0] if self.snapshots else None
-        elif isinstance(as_of, int) and not isinstance(as_of, bool):
-            end = self._end_of_offset(as_of, max(end, *(one.end_offset for one in self.snapshots), 0))
-            begin = next((one for one in self.snapshots if one.end_offset <= end), None)
+        elif isinstance(as_of, Integral) and not isinstance(as_of, bool):
+            stop = self._end_of_offset(int(as_of), max(end, *(one.end_offset for one in self.snapshots), 0))
+            begin = next((one for one in self.snapshots if one.end_offset <= stop), None)
+            if stop > max(end, 0 if begin is None else begin.end_offset):
+                raise OffsetOutOfRangeError(
+                    f"as_of: the records up to {as_of} are not on this disk: the log ends at {end}"
+                )
+            end = min(end, stop)
         else:
+            if isinstance(as_of, str) and as_of.strip().lstrip("+-").isdigit():
+                raise TypeError(f"as_of: expected an offset as an int, or a time, found {as_of!r}")
             ms = milliseconds("as_of", as_of, round_up=False)
             later = self.log.offset_for_timestamp(ms + 1, unit="ms")
+            before = (
+                self.snapshots if later is None else [one for one in self.snapshots if one.end_offset <= later.offset]
+            )
+            begin = next((one for one in before if self._time_of(one) <= ms), None)
             end = end if later is None else later.offset
-            begin = next((one for one in self.snapshots if one.end_offset <= end and self._time_of(one) <= ms), None)
         if start > (0 if begin is None else begin.end_offset):
             raise self._lost(as_of, start, begin)
         if begin is not None:
@@ -166,9 +177,10 @@ class _Reading:
         if as_of is None:
             after = "no snapshot is there" if begin is None else f"the newest snapshot ends at {begin.end_offset}"
             return CorruptRecordError(f"{where}, and {after}: records between are missing", path=self.log.path)
-        oldest = self.snapshots[-1] if self.snapshots else None
-        told = "" if oldest is None else f", the oldest snapshot has offset {oldest.end_offset - 1}"
-        told += "" if oldest is None else f", of {show_time(self._time_of(oldest))}"
+        oldest = next((one for one in reversed(self.snapshots) if one.end_offset), None)
+        told = ""
+        if oldest is not None:
+            told = f", the oldest snapshot has offset {oldest.end_offset - 1}, of {show_time(self._time_of(oldest))}"
         return OffsetOutOfRangeError(f"as_of: {as_of} is before the oldest state on this disk: {where}{told}")
 
     def _time_of(self, snapshot: MetadataSnapshot) -> int:

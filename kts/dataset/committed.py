@@ -97,7 +97,11 @@ def chosen_of(name: str, wanted: Sequence[str], there: Iterable[str], what: str)
         One is not there; ``what`` is what there is none of.
     """
     known, chosen = sorted(there), []
+    if isinstance(wanted, str):
+        raise TypeError(f"{name}s: expected a list of names, found {wanted!r}")
     for one in wanted:
+        if not isinstance(one, str):
+            raise TypeError(f"{name}s: expected names, found {one!r}")
         meant = matching_topics(one, known, internal=True) if name == "topic" else [one] if one in known else []
         if not meant:
             hint = suggestion(one, known)

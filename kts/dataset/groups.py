@@ -78,7 +78,8 @@ def read_groups(path: Path | Sequence[Path], *, on_error: str = "raise") -> Grou
     skip = on_error == "skip"
     opened = open_path(path)
     logs = opened if isinstance(opened, LogDirs) else {}
-    records = [(log, current_records(log, skip)) for log in select(opened, path, decoder="offsets")]
+    own = [log for log in select(opened, path, decoder="offsets") if log.topic != shares.TOPIC]
+    records = [(log, current_records(log, skip)) for log in own]
     found: dict[str, Values] = {}
     for log, current in records:
         for group, of, fields in _values(log, current, skip):
@@ -86,7 +87,7 @@ def read_groups(path: Path | Sequence[Path], *, on_error: str = "raise") -> Grou
     shared = [each for log in logs.values() if log.topic == shares.TOPIC for each in _shared(log, skip)]
     names = _topic_names(logs.values(), found.values()) if shared or any(map(_is_modern, found.values())) else {}
     rows = {group: _row(group, values, names) for group, values in found.items()}
-    offsets = _committed(committed_of(records, logs, skip))
+    offsets = _committed(committed_of(records, logs, skip)) if records else []
     for row in offsets:  # a group that only commits has no record of its own
         if row["group"] not in rows:
             rows[row["group"]] = _row(row["group"], {}, names)

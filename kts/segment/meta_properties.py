@@ -19,6 +19,7 @@ from kts.segment.names import META_PROPERTIES
 from kts.store import publishing
 from kts.store.source import Source, files
 
+_ENTRY = re.compile(r"([^#!=:\s][^=:\s]*)\s*[=:\s]\s*(.*)")  # of Java's properties
 _NODE = re.compile(r"[0-9]{1,10}")
 
 
@@ -53,9 +54,9 @@ def read(directory: str, source: Source = files) -> MetaProperties | None:
         return None
     found: dict[str, str] = {}
     for line in data.decode("utf-8", "replace").splitlines():
-        key, mark, value = line.partition("=")
-        if mark and not key.lstrip().startswith(("#", "!")):
-            found[key.strip()] = value.strip().replace("\\", "")
+        entry = _ENTRY.fullmatch(line.strip())
+        if entry is not None:
+            found[entry[1]] = entry[2].replace("\\", "")
     node = found.get("node.id", found.get("broker.id"))
     if found.get("version") not in ("0", "1") or (node is not None and not _NODE.fullmatch(node)):
         raise LogStorageError("expected version 0 or 1 and a node.id or broker.id that is a number", path=path)

@@ -50,6 +50,13 @@ def test_share_groups_have_start_offsets_and_are_not_exported() -> None:
     assert "modern,orders,0,10" in exported and "share" not in exported
 
 
+def test_an_export_tells_the_share_groups_that_it_leaves_out() -> None:
+    done = run("groups", GROUPS, "--export")
+    assert "share groups have no committed offsets and are left out: share-" in done.stderr
+    alone = run("groups", GROUPS, "--export", "--group", "share-open")
+    assert alone.stdout == "" and "left out: share-open" in alone.stderr
+
+
 def test_groups_of_every_type_are_listed_with_their_states() -> None:
     made = {row["group"]: row for row in lines("groups", GROUPS, "--state", "--json")}
     assert {group: (row["type"], row["state"], row["members"]) for group, row in made.items()} == {

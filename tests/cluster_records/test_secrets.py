@@ -15,6 +15,7 @@ def test_what_kafka_does_not_know_is_hidden_of_brokers_alone() -> None:
     assert is_secret_setting(BROKER, "my.plugin.setting")
     assert not is_secret_setting(BROKER, "log.cleaner.threads")
     assert not is_secret_setting(2, "retention.ms")
+    assert is_secret_setting(64, "retention.ms")  # of something that is newer
     found = {"resourceType": 4, "resourceName": "", "name": "sasl.jaas.config", "value": "x"}
     assert without_secrets("Config", found)["value"] == HIDDEN
     assert without_secrets("Config", found | {"value": None})["value"] is None

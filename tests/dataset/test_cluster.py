@@ -8,6 +8,7 @@ import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.clusters import LOG, VERSIONS, check_described, cluster_of, images_of, of_image, of_state, records_of
 
@@ -204,3 +205,28 @@ def test_a_directory_without_metadata_says_where_to_look(tmp_path: Path) -> None
     copied(tmp_path)
     with pytest.raises(FileNotFoundError, match=f"there are some in {os.path.join(tmp_path, 'data')}"):
         kts.cluster(tmp_path)
+
+
+def test_a_time_is_answered_from_the_newest_snapshot_where_the_log_ends_before_it(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    newest, end = snapshots(folder)[-1], kts.open_partition(folder / LOG).log_end_offset
+    (folder / LOG / LOG_FILE).write_bytes(b"")
+    for name in ("index", "timeindex"):
+        (folder / LOG / f"{0:020}.{name}").write_bytes(b"")
+    state = kts.cluster(folder, as_of="2100-01-01")
+    assert state.origin.snapshot == str(newest) and state.topics == kts.cluster(folder).topics
+    at = int(newest.name[:20])
+    assert kts.cluster(folder, as_of=at - 1).topics == state.topics
+    assert at <= end
+    with pytest.raises(kts.OffsetOutOfRangeError, match=f"expected an offset of the metadata log, 0 to {at - 1}"):
+        kts.cluster(folder, as_of=at)
+    older = snapshots(folder)[-2]
+    with pytest.raises(kts.OffsetOutOfRangeError, match="are not on this disk"):
+        kts.cluster(folder, as_of=int(older.name[:20]) + 1)
+
+
+def test_an_offset_may_be_of_numpy_and_text_of_digits_is_neither() -> None:
+    folder = cluster_of("4.3.1")
+    assert kts.cluster(folder, as_of=np.int64(50)) == kts.cluster(folder, as_of=50)
+    with pytest.raises(TypeError, match="as_of: expected an offset as an int, or a time, found '50'"):
+        kts.cluster(folder, as_of="50")

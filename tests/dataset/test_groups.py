@@ -242,3 +242,9 @@ def test_mutated_records_of_a_real_broker_are_read_or_left_out(tmp_path: Path, r
         assert {row["type"] for row in found.rows} <= {modern.CLASSIC, modern.CONSUMER, modern.SHARE, modern.STREAMS}
         shutil.rmtree(folder)
     assert told > 8
+
+
+def test_share_groups_are_read_without_the_offsets_of_others() -> None:
+    whole = read_groups(GROUPS).offsets
+    alone = read_groups(sorted(GROUPS.glob("__share_group_state-*"))).offsets
+    assert {row["group"] for row in alone} == {row["group"] for row in whole if row["type"] == "Share"}

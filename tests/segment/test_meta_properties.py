@@ -72,3 +72,9 @@ def test_ids_are_kafkas_uuids_and_begin_with_no_dash() -> None:
     made = [meta_properties.random_id() for _ in range(1000)]
     assert len(set(made)) == 1000 and not any(one.startswith("-") for one in made)
     assert {len(base64.urlsafe_b64decode(one + "==")) for one in made} == {16}
+
+
+def test_lines_are_those_of_javas_properties(tmp_path: Path) -> None:
+    lines = "! a comment\n# node.id=9\ncluster.id : a\\:b\n  node.id   4\nversion=1\ndirectory.id=x=y\nempty=\n"
+    (tmp_path / "meta.properties").write_text(lines)
+    assert meta_properties.read(str(tmp_path)) == (4, "a:b", "x=y", 1)
