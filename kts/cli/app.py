@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from io import BufferedWriter, FileIO, TextIOWrapper
+from opcode import opmap
 from types import FrameType
 from typing import Any
 
@@ -58,7 +59,8 @@ COMMANDS = {
 ABOUT_KTS = {"demo": "demo", "help": "help", "completion": "completion"}  # commands that read no data of yours
 
 
-_IMPORTING = "<frozen importlib._bootstrap>"
+_IMPORTING = "<frozen importlib."
+_IMPORTS = (opmap["IMPORT_NAME"], os.path.join("importlib", "__init__.py"))  # an instruction; where import_module is
 _Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -189,16 +191,13 @@ def stopped_by_sigterm() -> Iterator[None]:
 
 
 def _when_imported(handle: _Handler) -> _Handler:
-    """A handler that lets an import come to its end, for two seconds at most: pyarrow imports modules at its first
-    array and drops what is raised there, and with it the signal."""
+    """A handler that lets an import come to its end that compiled code asked for, for two seconds at most: pyarrow
+    imports modules at its first array and drops what is raised there, and with it the signal."""
     puts_off = 100
 
     def later(number: int, frame: FrameType | None) -> None:
         nonlocal puts_off
-        at = frame
-        while at is not None and at.f_code.co_filename != _IMPORTING:
-            at = at.f_back
-        if at is None or not puts_off:
+        if not puts_off or not _imports_for_compiled_code(frame):
             handle(number, frame)
             return
         puts_off -= 1
@@ -207,6 +206,19 @@ def _when_imported(handle: _Handler) -> _Handler:
         again.start()
 
     return later
+
+
+def _imports_for_compiled_code(frame: FrameType | None) -> bool:
+    """Whether an import is under way that neither a statement nor ``import_module`` began."""
+    while frame is not None:
+        caller = frame.f_back
+        if caller is not None and frame.f_code.co_filename.startswith(_IMPORTING):
+            name = caller.f_code.co_filename
+            by_statement = caller.f_code.co_code[caller.f_lasti] == _IMPORTS[0]
+            if not (by_statement or name.startswith(_IMPORTING) or name.endswith(_IMPORTS[1])):
+                return True
+        frame = caller
+    return False
 
 
 EPILOG = """\b
