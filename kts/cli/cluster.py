@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from kts.errors import OffsetOutOfRangeError
+from kts.options import camel_case
 
 from .inputs import existing_paths, json_option, now_option, storage_options_of_context, storage_options_option
 from .output import counted, expand_option, note, print_json, print_table, remark
@@ -162,11 +163,9 @@ def rows(state: ClusterState, topics: Mapping[str, ClusterTopic], alone: bool) -
 
 def _named(found: Any) -> dict[str, Any]:
     """The fields of a named tuple by names in camel case."""
-    made = {}
-    for name, value in found._asdict().items():
-        head, *rest = name.split("_")
-        made[head + "".join(word.capitalize() for word in rest)] = list(value) if isinstance(value, tuple) else value
-    return made
+    return {
+        camel_case(name): list(value) if isinstance(value, tuple) else value for name, value in found._asdict().items()
+    }
 
 
 # --- tables ---------------------------------------------------------------------------------------

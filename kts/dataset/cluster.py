@@ -7,12 +7,11 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kts.cluster_records.layout import NO_OP, SNAPSHOT_FOOTER, SNAPSHOT_HEADER, TOPIC, read_control, read_record
 from kts.cluster_records.state import ClusterOrigin, ClusterPartition, ClusterState, ClusterTopic, Fold
-from kts.dataset.options import Path
+from kts.dataset.options import Path, offset_or_time
 from kts.dataset.partition import PartitionLog
 from kts.dataset.paths import log_dirs_in, one_level_down, one_path, open_partition
 from kts.errors import CorruptRecordError, KtsError, OffsetOutOfRangeError
@@ -132,8 +131,8 @@ class _Reading:
         start = self.log.log_start_offset if end else 0
         if as_of is None:
             begin = self.snapshots[0] if self.snapshots else None
-        elif isinstance(as_of, Integral) and not isinstance(as_of, bool):
-            stop = self._end_of_offset(int(as_of), max(end, *(one.end_offset for one in self.snapshots), 0))
+        elif isinstance(as_of := offset_or_time("as_of", as_of), int):
+            stop = self._end_of_offset(as_of, max(end, *(one.end_offset for one in self.snapshots), 0))
             begin = next((one for one in self.snapshots if one.end_offset <= stop), None)
             if stop > max(end, 0 if begin is None else begin.end_offset):
                 raise OffsetOutOfRangeError(
@@ -141,8 +140,6 @@ class _Reading:
                 )
             end = min(end, stop)
         else:
-            if isinstance(as_of, str) and as_of.strip().lstrip("+-").isdigit():
-                raise TypeError(f"as_of: expected an offset as an int, or a time, found {as_of!r}")
             ms = milliseconds("as_of", as_of, round_up=False)
             later = self.log.offset_for_timestamp(ms + 1, unit="ms")
             before = (

@@ -7,14 +7,13 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from itertools import chain
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kts._codec import LatestOffsets
 from kts.codec.encode import int64s
-from kts.dataset.options import ISOLATIONS, PathScanOptions, ScanOptions, stream_schema
+from kts.dataset.options import ISOLATIONS, PathScanOptions, ScanOptions, offset_or_time, stream_schema
 from kts.dataset.partition import PartitionLog
 from kts.dataset.paths import check_named, selected
 from kts.dataset.scan import records
@@ -63,9 +62,7 @@ class LatestOptions(PathScanOptions):
         if self.include_control:
             raise ValueError("include_control: the markers of transactions have no key; leave it out")
         if as_of is not None:
-            if isinstance(as_of, bool) or (isinstance(as_of, str) and as_of.strip().lstrip("+-").isdigit()):
-                raise TypeError(f"as_of: expected an offset as an int, or a time, found {as_of!r}")
-            as_of = int(as_of) if isinstance(as_of, Integral) else as_of
+            as_of = offset_or_time("as_of", as_of)
             name = "ending_offsets" if isinstance(as_of, (int, Mapping)) else "ending_timestamp"
             if getattr(self, name) is not None:
                 raise ValueError(f"as_of: {name} says the same; give one of them")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, MOST_THREADS, choice
@@ -255,6 +256,19 @@ def stream_schema(columns: Sequence[str], views: bool = False) -> pa.Schema:
     decoded = column_types()
     records = record_schema(tuple(name for name in columns if name not in decoded), views)
     return pa.schema([(name, decoded[name]) if name in decoded else records.field(name) for name in columns])
+
+
+def offset_or_time(name: str, value: Any) -> Any:
+    """An offset as an int, or what is a time as it is.
+
+    Raises
+    ------
+    TypeError
+        A bool, or text of digits alone, which may be either.
+    """
+    if isinstance(value, bool) or (isinstance(value, str) and value.strip().lstrip("+-").isdigit()):
+        raise TypeError(f"{name}: expected an offset as an int, or a time, found {value!r}")
+    return int(value) if isinstance(value, Integral) else value
 
 
 def flat_offsets(given: Mapping[Any, Any], name: str) -> dict[tuple[str, int], int]:
