@@ -13,6 +13,7 @@ import click
 
 from . import (
     buckets,
+    cleaning,
     compare,
     dump,
     growth,
@@ -92,6 +93,7 @@ PARTS: dict[str, Part] = {
     "broker": lambda report, s: wire_speed.run(report, 2 * s.bytes, s.rounds),
     "kafka": lambda report, s: kafka_source.run(report, 4 * s.bytes, s.seed, s.rounds),
     "tables": lambda report, s: of_tables(report, s),
+    "cleaner": lambda report, s: cleaning.run(report, 3 * s.bytes, s.seed, s.rounds, SCRATCH / "cleaner"),
     "pipeline": lambda report, s: pipeline(report, s),
 }
 

@@ -1,4 +1,4 @@
-"""The record loop of Kafka's own Java classes, where a JDK and Maven are at hand."""
+"""Loops of Kafka's own Java classes, where a JDK and Maven are at hand."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO
 
 from .corpora import Corpus
 from .table import Report, Seconds
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build" / "bench-java"
+Ask = Callable[[str], list[int]]  # a line to the program, and the numbers of its answer
 WARM_UP_SECONDS, WARM_UP_STEPS = 0.6, 8  # of CPU time a step; at most so many steps
 
 
@@ -39,62 +39,67 @@ def class_path(program: str, pom: Path) -> str | None:
     return found
 
 
-class JavaLoop:
-    """A Java process that reads one corpus as often as it is asked to.
+@contextlib.contextmanager
+def program(name: str, pom: Path, arguments: Sequence[str], report: Report) -> Iterator[Ask | None]:
+    """A Java program that answers each line with numbers; None without the tools."""
+    found = class_path(name, pom)
+    if found is None:
+        report.once("Java's column is left out: it needs a JDK 17 and Maven.")
+        yield None
+        return
+    command = [tool("java"), "-Xmx2g", "-XX:+UseSerialGC", "-cp", found, name, *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
+        to, answers = process.stdin, process.stdout
+        if to is None or answers is None:
+            raise RuntimeError("the Java process has no pipes")
+
+        def ask(line: str) -> list[int]:
+            to.write(f"{line}\n")
+            to.flush()
+            return [int(word) for word in answers.readline().split()]
+
+        yield ask
+        to.close()
+
+
+def warm_up(once: Seconds) -> None:
+    """Until the compiler is done: the best round of a step is no better than the best before."""
+    best = float("inf")
+    for _ in range(WARM_UP_STEPS):
+        step: list[float] = []
+        while sum(step) < WARM_UP_SECONDS:
+            step.append(once())
+        if min(step) > 0.98 * best:
+            break
+        best = min(best, *step)
+
+
+@contextlib.contextmanager
+def corpus_loop(
+    corpus: Corpus,
+    report: Report,
+    name: str = "DecodeLoop",
+    pom: Path = ROOT / "tests" / "java" / "pom.xml",
+    arguments: tuple[str, ...] = (),
+) -> Iterator[Seconds | None]:
+    """What gives CPU seconds of a Java thread that reads one corpus, warm; None without the tools.
 
     One process a corpus: a JVM that has seen several codecs compiles for all of them, and no consumer has that.
     """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "set")
+        path.write_bytes(corpus.data)
+        with program(name, pom, (str(path), *arguments), report) as ask:
+            if ask is None:
+                yield None
+                return
+            records, _ = ask("")
+            if records != corpus.records:
+                raise ValueError(f"{corpus.name}: expected {corpus.records} records, Java found {records}")
 
-    def __init__(self, to: IO[str], answers: IO[str]) -> None:
-        self.to, self.answers = to, answers
+            def once() -> float:
+                return ask("")[1] / 1e9
 
-    @staticmethod
-    @contextlib.contextmanager
-    def on(
-        corpus: Corpus,
-        report: Report,
-        program: str = "DecodeLoop",
-        pom: Path = ROOT / "tests" / "java" / "pom.xml",
-        arguments: tuple[str, ...] = (),
-    ) -> Iterator[Seconds | None]:
-        """What gives CPU seconds of Java's working thread, warm; None without the tools."""
-        found = class_path(program, pom)
-        if found is None:
-            report.once("Java's column is left out: it needs a JDK 17 and Maven.")
-            yield None
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "set")
-            path.write_bytes(corpus.data)
-            command = [tool("java"), "-Xmx2g", "-XX:+UseSerialGC", "-cp", found, program, str(path), *arguments]
-            pipe = subprocess.PIPE
-            with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
-                if process.stdin is None or process.stdout is None:
-                    raise RuntimeError("the Java process has no pipes")
-                loop = JavaLoop(process.stdin, process.stdout)
-                loop.warm_up(corpus)
-                yield loop.once
-                process.stdin.close()
-
-    def ask(self) -> tuple[int, float]:
-        self.to.write("\n")
-        self.to.flush()
-        records, nanoseconds = map(int, self.answers.readline().split())
-        return records, nanoseconds / 1e9
-
-    def once(self) -> float:
-        return self.ask()[1]
-
-    def warm_up(self, corpus: Corpus) -> None:
-        """Until the compiler is done: the best round of a step is no better than the best before."""
-        records, _ = self.ask()
-        if records != corpus.records:
-            raise ValueError(f"{corpus.name}: expected {corpus.records} records, Java found {records}")
-        best = float("inf")
-        for _ in range(WARM_UP_STEPS):
-            step: list[float] = []
-            while sum(step) < WARM_UP_SECONDS:
-                step.append(self.once())
-            if min(step) > 0.98 * best:
-                break
-            best = min(best, *step)
+            warm_up(once)
+            yield once

@@ -11,7 +11,7 @@ from pathlib import Path
 import kts
 
 from .corpora import CODECS, SIZES, Corpus, corpora
-from .java import JavaLoop
+from .java import corpus_loop
 from .micro.append import TYPES, VALIDATED, sets, topic, validating
 from .table import Report, cpu_seconds, medians, reached
 
@@ -30,7 +30,7 @@ def decode_row(corpus: Corpus, report: Report, rounds: int) -> list[str]:
             raise ValueError(f"{corpus.name}: rows are missing")
 
     contenders = {"kts": cpu_seconds(drain)}
-    with JavaLoop.on(corpus, report) as java:
+    with corpus_loop(corpus, report) as java:
         if java is not None:
             contenders["Java"] = java
         taken = medians(contenders, rounds)
@@ -48,7 +48,7 @@ def validate_row(
     contenders = {"kts": cpu_seconds(validating(config, appended))}
     with contextlib.ExitStack() as stack:
         for name in ("alone", "checked"):
-            java = stack.enter_context(JavaLoop.on(framed, report, "AppendLoop", BROKER, (*arguments, name)))
+            java = stack.enter_context(corpus_loop(framed, report, "AppendLoop", BROKER, (*arguments, name)))
             if java is not None:
                 contenders[name] = java
         taken = medians(contenders, rounds)

@@ -9,7 +9,7 @@ from pathlib import Path
 import kts
 
 from .corpora import Corpus, Shape, corpora
-from .java import JavaLoop
+from .java import corpus_loop
 from .peers import aiokafka_loop, kafka_python_loop
 from .plot import plot_batch_sizes
 from .rss import anonymous_mib
@@ -84,7 +84,7 @@ def batch_rates(corpus: Corpus, rounds: int, report: Report) -> dict[str, float]
         "aiokafka": cpu_seconds(lambda: aiokafka_loop(corpus)),
         "kafka-python": cpu_seconds(lambda: kafka_python_loop(part)),
     }
-    with JavaLoop.on(corpus, report) as java:
+    with corpus_loop(corpus, report) as java:
         if java is not None:
             contenders["Java"] = java
         taken = medians(contenders, rounds)

@@ -2370,6 +2370,11 @@ cdef class Cleaner:
         return self.c.map.keys
 
     @property
+    def map_bytes(self):
+        """Memory of the map."""
+        return self.c.map.count * KTS_SLOT_BYTES
+
+    @property
     def latest(self):
         """The last offset that was mapped; -1 if there is none."""
         return self.c.map.latest

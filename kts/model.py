@@ -94,6 +94,8 @@ class Cleaned:
         What stays though it could go one day: ``tombstones`` and ``markers`` until their delete horizon, records
         ``unmapped`` because the offset map was full, and batches ``emptied`` that hold a producer's last sequence, or
         the end of what was cleaned.
+    map_bytes : int
+        Memory that the offset map took at last.
     """
 
     reason: str | None
@@ -108,6 +110,7 @@ class Cleaned:
     records_after: int = 0
     removed: dict[str, int] = field(default_factory=dict)
     kept: dict[str, int] = field(default_factory=dict)
+    map_bytes: int = 0
 
 
 def uuid_text(uuid: bytes) -> str:

@@ -140,6 +140,7 @@ def as_object(log: PartitionLog, done: Cleaned, dry_run: bool) -> dict[str, Any]
         "firstDirtyOffset": done.first_dirty_offset,
         "nextDirtyOffset": done.next_dirty_offset,
         "keys": done.keys,
+        "mapBytes": done.map_bytes,
         "segmentsBefore": done.segments_before,
         "segmentsAfter": done.segments_after,
         "recordsBefore": done.records_before,

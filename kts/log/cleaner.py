@@ -395,6 +395,7 @@ class CleaningPass:
             counts["records_written"],
             removed,
             kept,
+            self.cleaner.map_bytes,
         )
 
 

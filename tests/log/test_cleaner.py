@@ -229,7 +229,8 @@ def test_a_small_map_needs_more_passes_and_loses_nothing(opened: Any, rng: rando
     fill(log, rng, 120, keys=40)
     log.roll()
     before, passes = state(rows(log)), 0
-    while log.clean(force=True, dedupe_buffer_bytes=24 * 9).reason is None:
+    while (done := log.clean(force=True, dedupe_buffer_bytes=24 * 9)).reason is None:
+        assert done.keys <= 8 and done.map_bytes == 24 * 9
         passes += 1
         assert state(rows(log)) == before
     assert passes > 3

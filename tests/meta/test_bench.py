@@ -167,6 +167,15 @@ def test_the_latest_state_is_measured_with_its_memory(tmp_path: Path) -> None:
     assert [(line[0], int(line[1].replace(",", "")) > 1000) for line in made] == [("5,000", False), ("5,000", True)]
 
 
+def test_the_cleaner_is_measured_with_its_memory(tmp_path: Path) -> None:
+    done = run_bench("--part", "cleaner", "--mib", "0.05", "--rounds", "1", "-o", str(tmp_path / "a.md"), home=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    speed, memory = tables((tmp_path / "a.md").read_text(encoding="utf-8")).values()
+    names = [f"v2 {codec} {size}" for size in SIZES[1:] for codec in ("none", "lz4")]
+    assert [line[0] for line in speed] == [line[0] for line in memory] == names
+    assert all(int(line[1].replace(",", "")) > int(line[2].replace(",", "")) > 0 for line in speed)
+
+
 def test_a_comparison_of_two_checkouts_runs_in_small(tmp_path: Path) -> None:
     """Here of one with itself, which may well look slower by chance."""
     results = tmp_path / "compared.md"
