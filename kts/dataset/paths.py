@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kts.remote.tiers import Tier
 
 MOST_HINTED = 3
+NOT_IN_STORE = "the tiered storage has no partitions; a prefix of its keys (key.prefix) belongs to the name"
 
 
 @overload
@@ -155,7 +156,9 @@ def _found(
         logs, are_of_directory = _partitions_in(paths, storage_options)
         logs = _with_remote(logs, paths, remote, remote_options, storage_options)
     if not logs:
-        raise _nothing_in([os.fspath(remote or "")] if paths is None else paths, storage_options)
+        if paths is None:
+            raise FileNotFoundError(errno.ENOENT, NOT_IN_STORE, os.fspath(remote or ""))
+        raise _nothing_in(paths, storage_options)
     _give_start_offsets(logs, log_start_offset)
     return logs, are_of_directory
 

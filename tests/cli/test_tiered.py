@@ -91,6 +91,7 @@ def test_wrong_use_is_told() -> None:
         ([one.data, "--remote-layout", "aiven"], "--remote-layout: give --remote URI as well"),
         ([one.data, "--remote", one.remote, "--remote-key", "k1"], "expected ID=FILE, found 'k1'"),
         ([one.data, "--remote", f"{one.path}/no/where"], f"{one.path}/no/where: there is no tiered storage"),
+        (["--remote", one.path], f"{one.path}: the tiered storage has no partitions; a prefix of its keys"),
         (["--remote", one.remote, "--remote-metadata", one.store], "there is no __remote_log_metadata-N in it"),
     ):
         assert expected in run("ls", *arguments, code=2).stderr

@@ -150,6 +150,12 @@ def test_older_manifests_and_unknown_fields_are_read() -> None:
     assert read(manifest).copy is None
 
 
+def test_a_manifest_of_a_broker_4_3_1_says_more_and_is_read_as_before() -> None:
+    manifest = real()
+    manifest["remoteLogSegmentMetadata"]["txnIdxEmpty"] = True
+    assert read(manifest).copy == read(real()).copy
+
+
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b"\xff\xfe", b"7", b"null", b"{}"])
 def test_bytes_that_are_no_manifest_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptRecordError, match="the manifest m.rsm-manifest is damaged"):
