@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,7 @@ class LatestOptions(PathScanOptions):
 
     _: KW_ONLY
     as_of: Any = option(None)
-    tombstones: bool = option(False, FLAG)
+    tombstones: bool = option(False, FLAG, spark=True)
     isolation: str = option("read_committed", Choice(ISOLATIONS), spark=True, command=True)
     allowed_lateness: Length = option(None, Duration("LENGTH"), spark=True, command=True)
 
@@ -122,39 +122,70 @@ def latest(asked: LatestOptions) -> pa.RecordBatchReader:
 
 def latest_of(log: PartitionLog, asked: LatestOptions) -> Iterator[pa.RecordBatch]:
     """The latest state of a partition; see :func:`latest`."""
-    import pyarrow as pa
-
-    with Latest() as state:
-        for rows in records([log], _reading(asked, KEYS)):
-            try:
-                state.take(rows.column("key"), int64s(rows.column("offset"), "offset"))
-            except CorruptRecordError as error:
-                error.path = log.path
-                raise
-        if state.first < 0:
-            return
-        chosen = state.chosen()
-    end, found = state.last + 1, 0
-    names = tuple(dict.fromkeys((*asked.names, *WITH_VALUES)))
-    for rows in records([log], _reading(asked, names), end_offset=end):
-        mask = chosen.of(int64s(rows.column("offset"), "offset"))
-        found += int(mask.sum())
-        if not asked.tombstones:
-            mask &= np.asarray(rows.column("value").is_valid())
-        if mask.any():
-            yield rows.select(list(asked.names)).filter(pa.array(mask))
-    if found < chosen.count:
-        raise LogStorageError(
-            f"{log.topic}-{log.partition}: expected {chosen.count} keys, found {found}: records of the state "
-            "were deleted while they were read; ask again",
-            path=log.path,
-        )
+    state = LatestState(records([log], _reading(asked, KEYS)), log.path, tombstones=asked.tombstones)
+    for rows in records([log], _reading(asked, state.columns(asked.names)), end_offset=state.end_offset):
+        if (found := state.rows(rows)).num_rows:
+            yield found.select(list(asked.names))
+    state.check_found()
 
 
 def _reading(asked: LatestOptions, names: Sequence[str]) -> ScanOptions:
     """The options of a scan of these columns."""
     own = {one.name: getattr(asked, one.name) for one in fields(ScanOptions) if one.init}
     return ScanOptions(**own | {"columns": names, "views": asked.views and names != KEYS})
+
+
+class LatestState:
+    """The latest state of a partition, whose records are read twice: its keys, then what is asked of those chosen.
+
+    Parameters
+    ----------
+    keys : iterable of pyarrow.RecordBatch
+        The columns ``KEYS`` of the records, in order.
+    path : str
+        The partition, for messages.
+    tombstones : bool
+        Include the records without a value.
+    """
+
+    def __init__(self, keys: Iterable[pa.RecordBatch], path: str, *, tombstones: bool) -> None:
+        self.path, self.tombstones, self.found = path, tombstones, 0
+        with Latest() as latest:
+            for rows in keys:
+                try:
+                    latest.take(rows.column("key"), int64s(rows.column("offset"), "offset"))
+                except CorruptRecordError as error:
+                    error.path = path
+                    raise
+            self.end_offset = latest.last + 1
+            self._chosen = None if latest.first < 0 else latest.chosen()
+
+    @staticmethod
+    def columns(names: Sequence[str]) -> tuple[str, ...]:
+        """The columns to read for these."""
+        return tuple(dict.fromkeys((*names, *WITH_VALUES)))
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Those of these records that are of the state; it has the columns ``WITH_VALUES``."""
+        import pyarrow as pa
+
+        if self._chosen is None:
+            return batch.slice(0, 0)
+        mask = self._chosen.of(int64s(batch.column("offset"), "offset"))
+        self.found += int(mask.sum())
+        if not self.tombstones:
+            mask &= np.asarray(batch.column("value").is_valid())
+        return batch.filter(pa.array(mask))
+
+    def check_found(self) -> None:
+        """Raise LogStorageError if the second reading did not find what the first one did."""
+        expected = 0 if self._chosen is None else self._chosen.count
+        if self.found < expected:
+            raise LogStorageError(
+                f"expected {expected} keys, found {self.found}: records of the state were deleted while they were "
+                "read; ask again",
+                path=self.path,
+            )
 
 
 class Latest:

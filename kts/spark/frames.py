@@ -57,7 +57,7 @@ def read(
         source: it ends before the first record at or after ``end``. With ``granularity`` ``batch`` or ``segment``, True
         gives those that may hold a record of the range.
     allowed_lateness : int (ms), timedelta, text such as "1h", or None
-        As for ``kts.scan``; None reads to the log's end.
+        As for ``kts.scan``; None reads to the log's end, which is the default of ``latest=True``.
     options
         More of the data source's options by name, as ``includeHeaders=True``, also in the spelling of ``kts.scan``, as
         ``on_error="skip"``: ``starting_timestamp`` and ``ending_timestamp`` are ``start`` and ``end``,
@@ -91,7 +91,8 @@ def read(
     if starts is not None or ends is not None:
         asked["timeUnit"] = "ms"
         asked.setdefault("strictTimeRange", _text(strict))
-        if ends is not None and asked["strictTimeRange"] == "true":
+        of_scan = allowed_lateness == ScanOptions.allowed_lateness
+        if ends is not None and asked["strictTimeRange"] == "true" and not (of_scan and asked.get("latest") == "true"):
             lateness = length_of("allowed_lateness", allowed_lateness)
             asked.setdefault("allowedLateness", "unlimited" if lateness is None else str(lateness))
         between = f"{_shown(starts, 'start')} <= timestamp < {_shown(ends, 'end')}"

@@ -11,9 +11,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from kts.arguments import INT64_MAX, INT64_MIN, suggestion
+from kts.dataset.latest import LatestOptions
 from kts.dataset.options import LogOptions, PathScanOptions, ScanOptions
 from kts.model import EARLIEST, LATEST
-from kts.options import FLAG, Bytes, Choice, Duration, Flag, Json, Number, option, options_of, same
+from kts.options import FLAG, Bytes, Choice, Duration, Flag, Json, Number, camel_case, option, options_of, same
 from kts.store import addresses
 from kts.times import UNITS, NotATimeError, length_of, milliseconds, parse_length, parse_range_time
 
@@ -29,7 +30,14 @@ _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _ONLY = {  # by query
     STREAM: STREAM_ONLY,
-    BATCH: ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "allowedLateness"),
+    BATCH: (
+        "endingTimestamp",
+        "endingOffsetsByTimestamp",
+        "endingOffsets",
+        "allowedLateness",
+        "latest",
+        "tombstones",
+    ),
 }
 _NETWORK_ONLY = (
     "groupIdPrefix",
@@ -85,6 +93,12 @@ class Options:
         At most this many offsets of records per task.
     granularity : str
         What a row is about.
+    latest : bool
+        Read the latest state: of each key of a partition, the record with the greatest offset, without tombstones. The
+        state as of an offset or a time is a read with that end. Reads with ``isolation=read_committed`` and
+        ``allowedLateness=unlimited`` by default; a task has whole partitions.
+    tombstones : bool
+        With ``latest``: include the records without a value.
     deep : bool
         With ``granularity=finding``: decode every record, as ``kts verify --deep``.
     timestamp_overflow : str
@@ -116,6 +130,8 @@ class Options:
     max_records: int | None = option(None, Number(), spark="maxRecordsPerPartition")
     scan: ScanOptions = ScanOptions()
     granularity: str = option("record", Choice(GRANULARITIES), spark=True)
+    latest: bool = option(False, FLAG, spark=True)
+    tombstones: bool = same(LatestOptions, "tombstones")
     deep: bool = option(False, FLAG, spark=True)
     timestamp_overflow: str = option("error", Choice(OVERFLOW_POLICIES), spark=True)
     log_start_offset: int | PartitionValues | None = same(PathScanOptions, "log_start_offset")
@@ -167,6 +183,10 @@ def parse_options(given: Mapping[str, str], query: str = BATCH) -> Options:
     assign, subscribe, pattern = _selection(read)
     unit = read.unit("timeUnit")
     strict = read.boolean("strictTimeRange", query != STREAM)
+    scan = read.declared(ScanOptions) | {"strict_time_range": strict}
+    if read.boolean("latest", False):
+        of_latest = {"isolation": LatestOptions.isolation, "allowed_lateness": LatestOptions.allowed_lateness}
+        scan |= {name: value for name, value in of_latest.items() if read.text(camel_case(name)) is None}
     options = Options(
         paths=_paths(raw),
         assign=assign,
@@ -174,7 +194,7 @@ def parse_options(given: Mapping[str, str], query: str = BATCH) -> Options:
         subscribe_pattern=pattern,
         start=_bound(read, "starting", "latest" if query == STREAM else "earliest", unit, query != BATCH),
         end=_bound(read, "ending", "latest", unit, False),
-        scan=ScanOptions(**read.declared(ScanOptions) | {"strict_time_range": strict}),
+        scan=ScanOptions(**scan),
         log_start_offset=_log_start_offset(read),
         remote=None if (remote := read.text("remote")) is None else absolute_prefix(local_path(remote, "remote")),
         max_delay_ms=read.length("maxTriggerDelay", Options.max_delay_ms),
@@ -338,10 +358,16 @@ def _refuse_contradictions(options: Options, query: str) -> None:
     kind = options.granularity
     if query == STREAM and kind not in ("record", "batch"):
         raise ValueError(f"option granularity={kind} is for batch queries (spark.read), and this is a {query} query")
+    if options.tombstones and not options.latest:
+        raise ValueError("option tombstones is about the latest state: leave it out, or set latest to true")
+    for name, asked in (("minPartitions", options.min_partitions), ("maxRecordsPerPartition", options.max_records)):
+        if options.latest and asked is not None:
+            raise ValueError(f"option {name}: with latest=true a task has whole partitions; leave it out")
     if options.deep and kind != "finding":
         raise ValueError("option deep is about findings: leave it out, or set granularity to finding")
     if kind != "record":
         record_only = {
+            "latest": options.latest,
             "includeHeaders": options.include_headers,
             "isolation=read_committed": options.scan.committed and kind != "damage",
             "decoder": options.scan.decoder is not None and kind != "damage",

@@ -93,7 +93,7 @@ def warn_of_whole_read(tasks: Sequence[Task], options: Options) -> None:
     """Warn if much is read without any range: a filter of the query on times or partitions does not come here."""
     size = sum(part.end_position - part.start_position for task in tasks for part in task.ranges)
     ranged = options.assign is not None or {options.start.kind, options.end.kind} != {"earliest", "latest"}
-    if options.granularity == "record" and not ranged and size >= WHOLE_BYTES:
+    if options.granularity == "record" and not (ranged or options.latest) and size >= WHOLE_BYTES:
         warn(
             f"this read of {options.shown} takes all {size >> 20} MiB of the log, because Spark passes no"
             " filters to kts: instead of where() on timestamp or partition, use kts.spark.read(spark, path, start=,"
@@ -374,7 +374,8 @@ def _ranges(one: OffsetRange, parts: int) -> list[tuple[int, int]]:
 def tasks_of(ranges: Sequence[OffsetRange], options: Options) -> list[Task]:
     """The tasks that read ranges of offsets; empty ones need none.
 
-    Partitions share a task only if there are many and no option sets the number of tasks.
+    Partitions share a task only if there are many and no option sets the number of tasks. Those whose latest state is
+    read are not cut.
     """
     asked = options.min_partitions is not None or options.max_records is not None
     wanted = [_narrowed(one) if asked else one for one in ranges if one.start_offset < one.end_offset]
@@ -394,7 +395,10 @@ def tasks_of(ranges: Sequence[OffsetRange], options: Options) -> list[Task]:
     tasks = list[Task]()
     for within, alike in groupby(planned(), key=lambda found: found[0].within):
         while sharing := list(islice(alike, most)):
-            found = [part for _, parts in sharing for part in parts]
-            costs = ((part, part.end_position - part.start_position + FILE_BYTES) for part in found)
-            tasks += [Task(tuple(group), within) for group in _full(costs)]
+            whole = [parts for _, parts in sharing]
+            found = whole if options.latest else [[part] for parts in whole for part in parts]
+            costs = (
+                (parts, sum(part.end_position - part.start_position + FILE_BYTES for part in parts)) for parts in found
+            )
+            tasks += [Task(tuple(chain.from_iterable(group)), within) for group in _full(costs)]
     return tasks

@@ -10,12 +10,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kts.codec.micros import MAX_MS, TimestampOverflow
+from kts.dataset.latest import KEYS, LatestState
 from kts.dataset.options import TimeRange
 from kts.dataset.plan import NO_END, SegmentRange, lost_end, opened
 from kts.dataset.reader import fitted, read_headers, read_range
@@ -57,10 +59,27 @@ def leave_imports() -> None:
 def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Options) -> Iterator[pa.RecordBatch]:
     if options.granularity == "finding":
         yield to_spark(findings(task.logs, task.folders, options.deep), target, options.timestamp_overflow)
-    read = partial(_rows, names=names, within=task.within, options=options)
-    for part, batch in _of_ranges(task, options, read):
+    found = _latest if options.latest else _found
+    for part, batch in found(task, names, options):
         for rows in split(batch, options.scan.batch_bytes):
             yield _to_spark(rows, target, part, options)
+
+
+def _found(task: Task, names: tuple[str, ...], options: Options) -> Iterator[tuple[SegmentRange, pa.RecordBatch]]:
+    """The rows of a task."""
+    return _of_ranges(task, options, partial(_rows, names=names, within=task.within, options=options))
+
+
+def _latest(task: Task, names: tuple[str, ...], options: Options) -> Iterator[tuple[SegmentRange, pa.RecordBatch]]:
+    """The latest state of each of its partitions."""
+    for _, parts in groupby(task.ranges, key=lambda part: (part.topic, part.partition)):
+        one = replace(task, ranges=tuple(parts))
+        keys = (rows for _, rows in _found(one, KEYS, options))
+        state = LatestState(keys, os.path.dirname(one.ranges[0].path), tombstones=options.tombstones)
+        for part, rows in _found(one, state.columns(names), options):
+            if (found := state.rows(rows)).num_rows:
+                yield part, found
+        state.check_found()
 
 
 def scanned(task: Task, names: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:

@@ -72,10 +72,9 @@ def test_names_are_found_in_any_case(name: str) -> None:
         lenient = parse(ALLOWEDLATENESS="2 min".replace(" ", ""), endingtimestamp="1")
         assert lenient.scan.times.allowed_lateness_ms == 120_000
         return
-    changed = {"/logs": {"path": "/logs"} | ({"remote": "/tiered"} if name == "remoteOptions" else {})}
-    both = [
-        parse_options({**changed["/logs"], spelled: value}, EITHER) for spelled in (name, name.lower(), name.upper())
-    ]
+    needed = {"remoteOptions": {"remote": "/tiered"}, "tombstones": {"latest": "true"}}.get(name, {})
+    given = {"path": "/logs"} | needed
+    both = [parse_options({**given, spelled: value}, EITHER) for spelled in (name, name.lower(), name.upper())]
     assert both[0] == both[1] == both[2]
 
 
@@ -288,4 +287,7 @@ def test_contradictions_are_refused() -> None:
     assert "includeHeaders is about records" in refusal(includeHeaders="true", granularity="batch")
     assert "decoder is about records" in refusal(decoder="offsets", granularity="batch")
     assert "read_committed is about records" in refusal(isolation="read_committed", granularity="batch")
+    assert "latest is about records" in refusal(latest="true", granularity="batch")
+    assert "minPartitions: with latest=true a task has whole partitions" in refusal(latest="true", minPartitions=2)
+    assert "tombstones is about the latest state" in refusal(tombstones="true")
     assert "minPartitions is about records" in refusal(minPartitions=2, granularity="batch"), "a cut shows one twice"

@@ -12,6 +12,7 @@ import pytest
 from support.golden import golden
 from support.kafka.jvm import require_spark
 from support.sets.compressed import compress_logs
+from support.sets.keyed import random_log
 from support.sets.partitions import log_of
 
 import kts
@@ -19,7 +20,7 @@ from kts.codec.micros import MAX_MS
 from kts.errors import CorruptRecordError, InvalidTimestampError, LogStorageError
 from kts.spark.options import parse_options
 from kts.spark.planning import plan_tasks
-from kts.spark.reading import read_task
+from kts.spark.reading import _latest, read_task
 
 
 def test_segments_that_went_missing_are_data_loss(tmp_path: Path) -> None:
@@ -214,3 +215,18 @@ def test_what_a_segment_has_behind_its_last_record_is_told(tmp_path: Path, granu
     if granularity == "record":
         with pytest.warns(kts.DamageWarning, match=where):
             assert read("skip") == offsets
+
+
+def test_records_that_go_missing_between_the_two_readings_of_a_state_are_told(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    require_spark()
+    random_log(tmp_path / "t-0", rng)
+    options = parse_options({"path": str(tmp_path), "latest": "true", "failOnDataLoss": "false"})
+    [task] = plan_tasks(options)
+    rows = _latest(task, ("offset", "value"), options)
+    next(rows)
+    for path in sorted((tmp_path / "t-0").glob("*.log"))[2:]:
+        path.unlink()
+    with pytest.raises(kts.LogStorageError, match="records of the state were deleted"), pytest.warns(kts.KtsWarning):
+        list(rows)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import random
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +14,13 @@ import pytest
 from support.clusters import cluster_of
 from support.coordinators import GROUPS, broker, described
 from support.golden import golden
+from support.sets.keyed import random_log
 
 import kts
+import kts.spark
+from kts.spark import planning
+from kts.spark.options import parse_options
+from kts.spark.planning import plan_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,3 +142,50 @@ def test_committed_offsets_can_be_asked_for_in_sql(spark: SparkSession, load: An
         "WHERE committedTopic IS NOT NULL GROUP BY ALL HAVING last IS NOT NULL ORDER BY ALL"
     )
     assert [(*row[:3], row.last) for row in last.collect()] == [row[:4] for row in described("3.9.2")]
+
+
+@pytest.mark.parametrize("room", [1, planning.TASK_BYTES], ids=["a task a partition", "one task"])
+def test_the_latest_state_is_that_of_kts_latest(
+    tmp_path: Path, spark: SparkSession, load: Any, rng: random.Random, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "TASK_BYTES", room)
+    monkeypatch.setattr(planning, "FILE_BYTES", 0)
+    monkeypatch.setattr(planning, "SHARED_FROM", 2)
+    rows = [row for number in range(4) for row in random_log(tmp_path / f"t-{number}", rng)]
+    ends = {"t": {number: rng.randrange(10, 80) for number in range(4)}}
+    at = rng.choice(rows)["timestamp"]
+    names = ["partition", "offset", "key", "value"]
+    tasks = plan_tasks(parse_options({"path": str(tmp_path), "latest": "true"}))
+    assert len(tasks) == (4 if room == 1 else 2)
+
+    def state(**asked: Any) -> list[Any]:
+        found = load(tmp_path, latest="true", **asked).select(*names).collect()
+        return sorted(
+            (tuple(bytes(one) if isinstance(one, bytearray) else one for one in row) for row in found), key=str
+        )
+
+    def expected(**asked: Any) -> list[Any]:
+        found = kts.latest(tmp_path, columns=names, **asked).read_all().to_pylist()
+        return sorted((tuple(row.values()) for row in found), key=str)
+
+    assert state() == expected()
+    assert state(tombstones="true") == expected(tombstones=True) != expected()
+    assert state(endingOffsets=json.dumps(ends)) == expected(as_of=ends)
+    shown = datetime.fromtimestamp(at / 1000, UTC)
+    assert state(endingTimestamp=at) == expected(as_of=shown)  # however late the records come
+    assert load(tmp_path, latest="true").columns == load(tmp_path).columns
+    read = kts.spark.read(spark, tmp_path, end=at, latest=True)
+    assert read.count() == len(expected(as_of=shown))
+
+
+def test_the_latest_state_leaves_aborted_transactions_out(tmp_path: Path, load: Any) -> None:
+    def sent(value: bytes, base: int, **of_batch: Any) -> bytes:
+        return kts.encode({"key": [b"k"], "value": [value]}, base_offset=base, **of_batch)
+
+    of_one = {"transactional": True, "producer_id": 1, "producer_epoch": 0}
+    marker = kts.encode({"key": [bytes(4)], "value": [bytes(6)]}, base_offset=2, control=True, **of_one)
+    with kts.Log(tmp_path / "t-0") as log:
+        log.append_as_follower(sent(b"kept", 0) + sent(b"aborted", 1, base_sequence=0, **of_one) + marker)
+    for asked, value in (({}, b"kept"), ({"isolation": "read_uncommitted"}, b"aborted")):
+        [row] = load(tmp_path, latest="true", **asked).collect()
+        assert bytes(row.value) == value
