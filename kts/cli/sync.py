@@ -32,6 +32,7 @@ Examples:
   kts sync DIR lake.db.all --catalog lake.sqlite --jobs 4 --to-end --json
   kts sync DIR orders-table --topic orders
   kts sync DIR lake.db.text --catalog lake.sqlite --value-format text
+  kts sync DIR lake.db.state --catalog lake.sqlite --mode latest
 
 With --catalog, TABLE is an Iceberg table as Spark names it: catalog, namespace, name. The catalog is an SQLite file
 that Iceberg's JdbcCatalog opens too; the table and the file are made if they are missing. Without it, TABLE is a folder
@@ -53,6 +54,10 @@ file; of more than --max-days days, those with the fewest rows get none, and a w
 
 With --value-format the column value is decoded, and records whose value does not decode go to the table
 TABLE_rejected, which has its bytes and the reason. Each of the two tables has offsets of its own.
+
+With --mode latest the table has one row for each key of a partition, that of its newest record, as kts dump --latest
+gives it: a run is one commit that adds, replaces and removes rows. A bucket of keys is written again, unless few of its
+rows change: an Iceberg table then gets position deletes.
 
 Times: {SPELLINGS}.
 """
@@ -119,10 +124,15 @@ def report(done: Synced, as_json: bool) -> None:
                     "offsets": to_json(added.offsets),
                     "heldBack": to_json(done.held_back),
                 }
+                | ({} if added.removed is None else {"removed": added.removed})
             )
         return
-    names = ("table", "records", "commits", "without day", "without timestamp")
-    counts = [(one.table, one.records, one.commits, one.without_day, one.without_timestamp) for one in done.tables]
+    if done.tables[0].removed is None:
+        names = ("table", "records", "commits", "without day", "without timestamp")
+        counts = [(one.table, one.records, one.commits, one.without_day, one.without_timestamp) for one in done.tables]
+    else:
+        names = ("table", "rows added", "removed", "commits", "without timestamp")
+        counts = [(one.table, one.records, one.removed or 0, one.commits, one.without_timestamp) for one in done.tables]
     print_table(names, [(table, *map("{:,}".format, row)) for table, *row in counts], right=(1, 2, 3, 4))
     if held_back := sum(done.held_back.values()):
         note(

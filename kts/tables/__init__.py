@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kts.tables.run import Added, Synced, sync
+    from kts.tables.local import sync
+    from kts.tables.run import Added, Synced
 else:
 
     def __getattr__(name: str) -> Any:
         """``run`` needs Arrow, which the help of ``kts sync`` does not."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from kts.tables import run
+        from kts.tables import local, run
 
-        return getattr(run, name)
+        return getattr(local if name == "sync" else run, name)
 
 
 __all__ = ["Added", "Synced", "sync"]

@@ -7,6 +7,10 @@
     _kts/ledger.json                             offsets, topic ids, columns, and the renames of the last commit
     _kts/0123456789abcdef0123456789abcdef        a file that no commit has yet, or whose rename was interrupted
     _kts/lock                                    held by the one program that adds to the table
+
+A folder of the latest state has a file for each bucket of keys, which a commit replaces::
+
+    bucket=3/state.parquet                      a row for each key of the bucket
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
@@ -30,7 +34,8 @@ from kts.errors import LogStorageError
 from kts.segment.locks import FileLock
 from kts.store import addresses, local, publishing
 from kts.store.source import files
-from kts.tables.rows import DAY, agreed_schema, check_types, types_of
+from kts.tables.options import MOST_BUCKETS
+from kts.tables.rows import DAY, agreed_schema, check_types, other_mode, types_of
 from kts.tables.state import (
     MOST_BYTES,
     NEXT,
@@ -51,6 +56,7 @@ VERSION = 1
 
 _ASIDE = re.compile(r"[0-9a-f]{32}")
 _PART = re.compile(r"part-(?P<number>[0-9]{8,19})-(?P<place>[0-9]{4,9})\.parquet")
+_BUCKET = re.compile(r"bucket=(?P<bucket>0|[1-9][0-9]{0,4})/state\.parquet")
 _TARGET = re.compile(rf"{DAY}=(?P<day>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}|{NO_DAY})/{_PART.pattern}")
 
 
@@ -93,16 +99,21 @@ class Ledger(NamedTuple):
         The types of the table's columns.
     pending : dict
         The files of the last commit in ``_kts``, and where each goes.
+    buckets : int or None
+        Of a folder of the latest state: how many buckets of keys it has.
     """
 
     number: int
     state: TableState
     columns: dict[str, str]
     pending: dict[str, str]
+    buckets: int | None = None
 
     def to_json(self) -> bytes:
         """The bytes of the file."""
-        told = {"version": VERSION, "number": self.number, "offsets": to_json(self.state.offsets)}
+        told: dict[str, Any] = {"version": VERSION, "number": self.number, "offsets": to_json(self.state.offsets)}
+        if self.buckets is not None:
+            told["buckets"] = self.buckets
         return json.dumps(
             told | {"topicIds": self.state.topic_ids, "columns": self.columns, "files": self.pending}
         ).encode()
@@ -120,16 +131,22 @@ class Ledger(NamedTuple):
         columns = as_object(told.get("columns"), "the columns")
         if wrong := [column for column, kind in columns.items() if not isinstance(kind, str)]:
             raise ValueError(f"expected the type of the column {wrong[0]!r:.80}, found {columns[wrong[0]]!r:.80}")
+        buckets = told.get("buckets")
+        if buckets is not None and (type(buckets) is not int or not 1 <= buckets <= MOST_BUCKETS):
+            raise ValueError(f"expected a number of buckets, at most {MOST_BUCKETS}, found {buckets!r:.80}")
         pending = as_object(told.get("files"), "the files")
         for name, target in pending.items():
             if not _ASIDE.fullmatch(name):
                 raise ValueError(f"expected a file name of 32 hex digits, found {name!r:.80}")
-            found = _TARGET.fullmatch(target) if isinstance(target, str) else None
-            if found is None or not _is_day(found["day"]) or int(found["number"]) != number:
-                raise ValueError(f"expected a file of a day and of commit {number}, found {target!r:.80}")
+            found = (_TARGET if buckets is None else _BUCKET).fullmatch(target) if isinstance(target, str) else None
+            if found is not None and buckets is not None and int(found["bucket"]) < buckets:
+                continue
+            if found is None or buckets is not None or not _is_day(found["day"]) or int(found["number"]) != number:
+                what = f"a day and of commit {number}" if buckets is None else f"one of {buckets} buckets"
+                raise ValueError(f"expected a file of {what}, found {target!r:.80}")
         if len({*pending.values()}) < len(pending):
             raise ValueError("two files have the same place")
-        return cls(number, state, columns, pending)
+        return cls(number, state, columns, pending, buckets)
 
 
 def _is_day(text: str) -> bool:
@@ -171,8 +188,10 @@ class FolderTable(Known):
     that no ledger names. Until then a reader may see a part of the last commit, and never a record twice.
     """
 
-    def __init__(self, path: str, schema: pa.Schema, *, stated: bool = False) -> None:
-        self.name, self.schema = path, schema
+    by = DAY  # the column in the names of directories
+
+    def __init__(self, path: str, schema: pa.Schema, *, stated: bool = False, buckets: int | None = None) -> None:
+        self.name, self.schema, self._buckets = path, schema, buckets
         self._path = addresses.absolute(addresses.plain(path))
         if addresses.scheme_of(self._path) is not None:
             raise ValueError(
@@ -208,7 +227,7 @@ class FolderTable(Known):
                     f" {NEXT}",
                     path=path,
                 )
-            ledger = Ledger(0, TableState(), types_of(self.schema), {})
+            ledger = Ledger(0, TableState(), types_of(self.schema), {}, self._buckets)
         else:
             (data,) = files.read_small([path], MOST_BYTES)
             try:
@@ -224,25 +243,35 @@ class FolderTable(Known):
                     f"expected the ledger of the table, found another: {error}: put the right one back, or {NEXT}",
                     path=path,
                 ) from error
+        self._agree_on_buckets(ledger.buckets)
         self.schema = self._agreed(ledger.columns, days)
         self._number = ledger.number
         self._rename(ledger.pending)
         return ledger.state, True
+
+    def _agree_on_buckets(self, found: int | None) -> None:
+        """Refuse a table of the latest state."""
+        if found is not None:
+            raise other_mode(self.name, is_state=True)
 
     def _agreed(self, columns: dict[str, str], days: Sequence[str]) -> pa.Schema:
         """The columns of rows: where those of the ledger differ, it is their files that say what can be added."""
         asked = types_of(self.schema)
         for path in self._parts(days) if columns != asked else ():
             with local.storage_errors(path, "reading"):
-                found = pq.read_schema(path).append(pa.field(DAY, pa.date32()))
+                found = self._columns_in(path)
             if types_of(found) == columns:
                 return agreed_schema(self.name, found, self.schema)
         check_types(self.name, columns, asked)
         return self.schema
 
+    def _columns_in(self, path: str) -> pa.Schema:
+        """The columns of a file of rows."""
+        return pq.read_schema(path).append(pa.field(DAY, pa.date32()))
+
     def _days(self) -> list[str]:
-        """The directories of days."""
-        return [name for name in files.names_in(self._path) if name.startswith(f"{DAY}=")]
+        """The directories of rows."""
+        return [name for name in files.names_in(self._path) if name.startswith(f"{self.by}=")]
 
     def _parts(self, days: Iterable[str]) -> Iterator[str]:
         """The files of rows."""
@@ -324,14 +353,18 @@ class FolderTable(Known):
             local.sync_directory(self._own)
             pending, number = {}, self._number + 1
             for place, (name, day, *_) in enumerate(written):
-                pending[name] = f"{DAY}={NO_DAY if day is None else day}/part-{number:08d}-{place:04d}.parquet"
+                pending[name] = self._target(day, number, place)
                 self._check_free(pending[name])
             state = self.state(offsets)
-            ledger = Ledger(number, state, types_of(self.schema), pending)
+            ledger = Ledger(number, state, types_of(self.schema), pending, self._buckets)
             publishing.publish(self._in_own(LEDGER), ledger.to_json())
             self._rename(pending)
             self.committed(state)
             return written
+
+    def _target(self, day: Any, number: int, place: int) -> str:
+        """Where a file of a commit goes."""
+        return f"{DAY}={NO_DAY if day is None else day}/part-{number:08d}-{place:04d}.parquet"
 
     def _last_number(self) -> int:
         """The number of the last commit of a table whose ledger is lost."""

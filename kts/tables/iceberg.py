@@ -17,7 +17,7 @@ from kts.remote.services import CONNECT_S, REQUEST_S
 from kts.remote.threads import Limit, Threads, leave_at_end
 from kts.store import addresses
 from kts.store.protocol import Result
-from kts.tables.rows import DAY, FIRST_MS, LAST_MS, agreed_schema
+from kts.tables.rows import DAY, FIRST_MS, LAST_MS, agreed_schema, other_mode
 from kts.tables.state import Known, Snapshot, TableState, find_state, snapshot_properties, table_properties
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PROPERTIES = {"commit.retry.num-retries": "0"}
 # pyiceberg reads the bounds of a column as Python's times.
 NO_BOUNDS = {"write.metadata.metrics.column.timestamp": "counts"}
+MODE = "kts.mode"  # of a table of the latest state: latest
 ATTEMPTS = 20  # against programs that rewrite or expire what is there
 
 
@@ -139,13 +140,16 @@ class IcebergTable(Known):
         *,
         stated: bool = False,
         seconds: float = TIME_LIMIT_S,
+        buckets: int | None = None,
     ) -> None:
         from pyarrow import fs
 
         self.name = ".".join((catalog.name, *identifier))
         self._limit, self._threads = Limit(seconds), Threads("kts-table")
         leave_at_end(fs.ensure_s3_finalized)
-        self._table, created = self._within(partial(_existing, catalog, identifier, schema))
+        self._table, created = self._within(partial(_existing, catalog, identifier, schema, buckets))
+        if (MODE in self._table.properties) != (buckets is not None):
+            raise other_mode(self.name, is_state=buckets is None)
         self.created = self._table.location() if created else None
         self.schema = agreed_schema(self.name, self._table.schema().as_arrow(), schema)
         by = {self._table.schema().find_column_name(one.source_id) for one in self._table.spec().fields}
@@ -174,15 +178,27 @@ class IcebergTable(Known):
 
     def append(self, rows: pa.Table, offsets: Offsets) -> None:
         """Add rows and set the offsets in one commit."""
+        state = self.state(offsets)
+
+        def commit() -> None:
+            self._prepare(within_pythons_times(rows))
+            self._within(partial(_commit, self._table, rows, state), rows.nbytes)
+
+        self._attempt(commit, state)
+
+    def _prepare(self, has_bounds: bool) -> None:
+        """Set the properties that a commit needs."""
+        needed = PROPERTIES if has_bounds else PROPERTIES | NO_BOUNDS
+        if missing := {name: value for name, value in needed.items() if self._table.properties.get(name) != value}:
+            self._within(partial(_set_properties, self._table, missing))
+
+    def _attempt(self, commit: Callable[[], None], state: TableState) -> None:
+        """Commit, again where a program that leaves the offsets as they are was first."""
         from pyiceberg.exceptions import CommitFailedException
 
-        needed = PROPERTIES if _within_pythons_times(rows) else PROPERTIES | NO_BOUNDS
-        state = self.state(offsets)
         for _ in range(ATTEMPTS):
-            properties = self._table.properties
-            missing = {name: value for name, value in needed.items() if properties.get(name) != value}
             try:
-                self._within(partial(_commit, self._table, missing, rows, state), rows.nbytes)
+                commit()
             except LogStorageError as error:
                 if not isinstance(error.__cause__, CommitFailedException):
                     raise
@@ -194,29 +210,38 @@ class IcebergTable(Known):
         raise KtsError(f"{self.name}: in {ATTEMPTS} attempts another program committed first each time; run again")
 
 
-def _commit(table: Table, missing: dict[str, str], rows: pa.Table, state: TableState) -> None:
-    if missing:
-        with table.transaction() as change:
-            change.set_properties(missing)
+def _set_properties(table: Table, missing: dict[str, str]) -> None:
+    with table.transaction() as change:
+        change.set_properties(missing)
+
+
+def _commit(table: Table, rows: pa.Table, state: TableState) -> None:
     # pyiceberg refuses it if there is a newer snapshot than the one that the offsets were read of.
     with table.transaction() as change:
         change.append(rows, snapshot_properties=snapshot_properties(state))
         change.set_properties(table_properties(state, change.table_metadata.current_snapshot_id))
 
 
-def _existing(catalog: Catalog, identifier: tuple[str, ...], schema: pa.Schema) -> tuple[Table, bool]:
-    """The table, made if it is missing: partitioned by day; and whether it was made."""
+def _existing(
+    catalog: Catalog, identifier: tuple[str, ...], schema: pa.Schema, buckets: int | None
+) -> tuple[Table, bool]:
+    """The table, made if it is missing: partitioned by day, or by buckets of keys; and whether it was made."""
     from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 
     try:
         return catalog.load_table(identifier), False
     except NoSuchTableError:
         catalog.create_namespace_if_not_exists(identifier[:-1])
-    properties = PROPERTIES | table_properties(TableState(), None)
+    properties = PROPERTIES | table_properties(TableState(), None) | ({} if buckets is None else {MODE: "latest"})
     try:
         creation = catalog.create_table_transaction(identifier, schema, properties=properties)
         with creation, creation.update_spec() as partitioning:
-            partitioning.add_identity(DAY)
+            if buckets is None:
+                partitioning.add_identity(DAY)
+            else:
+                from pyiceberg.transforms import BucketTransform
+
+                partitioning.add_field("key", BucketTransform(buckets), "key_bucket")
     except TableAlreadyExistsError:  # made by another program meanwhile
         return catalog.load_table(identifier), False
     return catalog.load_table(identifier), True
@@ -235,7 +260,7 @@ def _snapshots(metadata: TableMetadata) -> dict[int, Snapshot]:
     }
 
 
-def _within_pythons_times(rows: pa.Table) -> bool:
+def within_pythons_times(rows: pa.Table) -> bool:
     import pyarrow.compute as pc
 
     found = pc.min_max(rows.column("timestampMs")).as_py()

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 
-from kts.dataset.options import LogOptions, Path, ScanOptions
+from kts.dataset.options import ISOLATIONS, LogOptions, Path, ScanOptions
 from kts.options import FLAG, MOMENT, PATH, Bytes, Choice, Kind, Number, option, same
 from kts.times import Time
 
 COMMIT_BYTES = 256 << 20
+MODES = ("append", "latest")
+MOST_BUCKETS = 1 << 14
 FORMATS = ("text", "json", "avro")  # of values
 
 
@@ -24,6 +26,9 @@ class SyncOptions(LogOptions):
     table : str or path
         An Iceberg table as Spark names it: catalog, namespace and name, as ``lake.db.orders``; or a folder of Parquet
         files, which has a ``/`` in its path. It is made if missing.
+    isolation : str, optional
+        ``read_committed`` leaves out aborted transactions, and ends at the first open one: without it so with
+        ``mode="latest"``, and ``read_uncommitted`` else.
     to_end : bool
         Also what lies above the high watermark, which a dead broker never moves.
     fail_on_data_loss : bool
@@ -55,7 +60,7 @@ class SyncOptions(LogOptions):
     path: Path | Sequence[Path] | None
     table: Path
     _: KW_ONLY
-    isolation: str = same(ScanOptions, "isolation")
+    isolation: str | None = option(None, Choice(ISOLATIONS), command=True)
     to_end: bool = option(False, FLAG, command=True)
     fail_on_data_loss: bool = option(True, FLAG, command=True)
     on_error: str = same(ScanOptions, "on_error")
@@ -81,6 +86,12 @@ class LocalSyncOptions(SyncOptions):
         because it may be the name of an Iceberg table.
     warehouse : path, optional
         Where a new table lies; without it, in ``warehouse`` beside the file of the catalog.
+    mode : str
+        ``append`` adds a row for each record. With ``latest`` a table has a row for each key, which has its newest
+        record: each run is one commit that adds, replaces and removes rows. It has no column ``day``.
+    buckets : int, optional
+        Of a new table of the latest state: in how many parts keys are divided. A run rewrites those that have changes,
+        one after another in memory: about one for each 100 MiB of the table. Without it 16.
     commit_bytes : int
         Commit after about this many bytes of records.
     progress : callable, optional
@@ -90,6 +101,8 @@ class LocalSyncOptions(SyncOptions):
     catalog: Path | None = option(None, PATH, command=True)
     warehouse: Path | None = option(None, PATH, command=True)
     threads: int = same(ScanOptions, "threads")
+    mode: str = option("append", Choice(MODES), command=True)
+    buckets: int | None = option(None, Number(1, MOST_BUCKETS), command=True)
     commit_bytes: int = option(COMMIT_BYTES, Bytes(), command=True)
     progress: Callable[[int], None] | None = None
 

@@ -244,6 +244,15 @@ def lost_race(table: str) -> LogLockedError:
     )
 
 
+def other_mode(table: str, *, is_state: bool) -> InvalidRequestError:
+    """The error of a run for a table of the other kind."""
+    kinds = "a row for each record", "a row for each key (mode latest)"
+    return InvalidRequestError(
+        f"{table}: expected a table with {kinds[not is_state]}, found one with {kinds[is_state]}: give the mode that it"
+        " was made with, or name another table"
+    )
+
+
 def _other_column(table: str, column: str, found: dict[str, str], expected: dict[str, str]) -> InvalidRequestError:
     return InvalidRequestError(
         f"{table}: expected {_shown(column, expected)}, found {_shown(column, found)}: give the options that the table"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -17,18 +16,14 @@ import pyarrow.compute as pc
 
 from kts.dataset import scan as scanning
 from kts.dataset.increments import Losses, Offsets, Reach, TopicIds, name_of, reach_of, to_json
-from kts.dataset.options import Path, ScanOptions, flat_offsets
+from kts.dataset.options import ScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import selected
 from kts.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import EARLIEST, LATEST, TopicPartition
-from kts.options import takes_only
-from kts.remote.buckets import TIME_LIMIT_S, time_limit
 from kts.segment.rereading import settled, warn
 from kts.store import addresses
-from kts.tables.folder import FolderTable, is_folder_table
-from kts.tables.iceberg import IcebergTable, identifier_of, open_catalog
-from kts.tables.options import LocalSyncOptions, SyncOptions
+from kts.tables.options import SyncOptions
 from kts.tables.rows import (
     DAY,
     DAY_MS,
@@ -91,6 +86,8 @@ class Added:
         The offset of the next record of each partition that the table has.
     created : str or None
         Where the table lies, if this run made it.
+    removed : int or None
+        Of a table of the latest state: how many rows went, because their key has a newer record or none.
     """
 
     table: str
@@ -100,6 +97,7 @@ class Added:
     without_timestamp: int = 0
     offsets: Offsets = field(default_factory=dict)
     created: str | None = None
+    removed: int | None = None
 
     def count(self, rows: pa.Table, offsets: Offsets) -> None:
         """Count rows that were committed."""
@@ -125,56 +123,6 @@ class Synced:
 
     tables: list[Added]
     held_back: Offsets
-
-
-@takes_only(LocalSyncOptions)
-def sync(asked: LocalSyncOptions) -> Synced:
-    """Add the records of logs that a table does not have yet.
-
-    Returns
-    -------
-    Synced
-
-    Raises
-    ------
-    OffsetOutOfRangeError
-        Records are gone before they were read.
-    LogLockedError
-        Another program has added records to the table at the same time; those of this run that were not committed
-        are not there.
-    InvalidRequestError
-        The table has other columns.
-    LogStorageError
-        The table cannot be read or written, or its offsets are lost or malformed: give ``from_offsets``.
-    CorruptRecordError
-        Damage; what was committed before stays.
-
-    Notes
-    -----
-    A commit to an Iceberg table holds rows together with the offset of the next record of each partition, as the
-    property ``kts.offsets`` of the snapshot and of the table; a Parquet folder has both in a ledger,
-    ``_kts/ledger.json``. A run that is interrupted at any point goes on behind the last commit. Rows that somebody
-    deleted stay deleted. Retention of the log deletes nothing from the table. A record goes to its own day, however
-    late it comes.
-    """
-    if asked.catalog is None and asked.warehouse is not None:
-        raise ValueError("warehouse: give catalog as well; without it the table is a folder")
-    if asked.catalog is None:
-        _check_folder(asked.table)
-    source = source_of(asked, asked.threads)
-    targets = [_target(name, asked, schema) for name, schema in source.tables]
-    return Run(source, targets, asked.commit_bytes, asked.progress).finish()
-
-
-def _check_folder(table: Path) -> None:
-    """Refuse a name without a catalog that may be an Iceberg table's: it would become a folder of that name."""
-    if isinstance(table, str) and "." in table.strip(".") and "/" not in table and not is_folder_table(table):
-        named = table if table.count(".") > 1 else f"lake.{table}"
-        raise ValueError(
-            f"table: {table} may be an Iceberg table or a folder. For an Iceberg table give catalog: kts sync DIR"
-            f" {shlex.quote(named)} --catalog lake.sqlite. For a folder of Parquet files: kts sync DIR"
-            f" {shlex.quote('./' + table)}"
-        )
 
 
 @dataclass(frozen=True)
@@ -209,9 +157,11 @@ class SyncSource:
         ]
 
 
-def source_of(asked: SyncOptions, threads: int = 1) -> SyncSource:
-    """The arguments that both engines have, checked, and the partitions that are read."""
-    options = ScanOptions(columns=READ, isolation=asked.isolation, on_error=asked.on_error, threads=threads)
+def source_of(asked: SyncOptions, threads: int = 1, isolation: str = ScanOptions.isolation) -> SyncSource:
+    """The arguments that both engines have, checked, and the partitions that are read; isolation is the default."""
+    options = ScanOptions(
+        columns=READ, isolation=asked.isolation or isolation, on_error=asked.on_error, threads=threads
+    )
     losses = Losses(asked.fail_on_data_loss, ADVICE)
     plausible = _plausible(asked)
     stated = _stated(asked.from_offsets)
@@ -308,17 +258,6 @@ def _registered(opened: LogDirs) -> Schemas:
             f"registry: there is no topic {REGISTRY} among the partitions: give the log directories that hold it, too"
         )
     return registered(scanning.records(there, ScanOptions(columns=RECORD)).read_all())
-
-
-def _target(table: str, asked: LocalSyncOptions, schema: pa.Schema) -> Target:
-    stated = asked.from_offsets is not None
-    if asked.catalog is None:
-        return FolderTable(table, schema, stated=stated)
-    name, *identifier = identifier_of(table)
-    where = None if asked.warehouse is None else os.fspath(asked.warehouse)
-    seconds = time_limit((asked.storage_options or {}).get("time_limit", TIME_LIMIT_S))
-    catalog = open_catalog(name, os.fspath(asked.catalog), where)
-    return IcebergTable(catalog, tuple(identifier), schema, stated=stated, seconds=seconds)
 
 
 def shaped(batch: pa.RecordBatch, plausible: Plausible, decoder: ValueDecoder | None) -> list[pa.RecordBatch]:

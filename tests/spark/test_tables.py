@@ -243,6 +243,22 @@ def check_changes_of_the_owner(folder: Path, spark_sync: Callable[..., Any]) -> 
     assert f"{table}: the properties kts.offsets and" in spark_sync(table=table)["said"]
 
 
+def check_the_latest_state(folder: Path, spark: Application) -> None:
+    """Spark sees the latest state, of which rows were deleted by their position."""
+    logs = folder / "keyed"
+    asked: dict[str, Any] = {"catalog": folder / "catalog.sqlite", "mode": "latest", "buckets": 2, "to_end": True}
+    for turn in range(3):
+        with kts.Log(logs / "k-0") as log:
+            keys = [b"%d" % key for key in (range(30_000) if turn == 0 else range(turn, 100, 7))]
+            log.append_rows({"key": keys, "value": [None if turn == 2 else b"v"] * len(keys)})
+        sync(logs, "lake.db.state", **asked)
+        summary = iceberg_table(asked["catalog"], "lake.db.state").current_snapshot().summary  # type: ignore[union-attr]
+        assert int(str(summary.additional_properties["total-position-deletes"])) == (0, 15, 29)[turn]  # type: ignore[union-attr]
+        spark.tell(rows_of="lake.db.state")
+        found = kts.latest(logs, columns=["partition", "offset"]).read_all().to_pylist()
+        assert spark.answer()["rows"] == [[row["partition"], row["offset"]] for row in found]
+
+
 # Iceberg's Spark is a second environment, which `make test` does not fetch.
 @pytest.mark.parametrize("first", ["spark"][: scaled(0, 1)])
 def test_spark_and_pyiceberg_go_on_in_one_table(tmp_path: Path, first: str) -> None:
@@ -280,6 +296,7 @@ def test_spark_and_pyiceberg_go_on_in_one_table(tmp_path: Path, first: str) -> N
         local = spark_sync(catalog=str(catalog))
         assert local["raised"] == "TypeError" and "unexpected keyword argument 'catalog'" in local["said"]
         check_types_of_avro(tmp_path, spark_sync)
+        check_the_latest_state(tmp_path, spark)
         check_changes_of_the_owner(tmp_path, partial(spark_sync, topics=["t"], **decoded))
         spark.ended()
 
