@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kts.behaviour import Behaviour
-from kts.errors import KtsError
 
 from .inputs import storage_options_of_context
 from .output import note
@@ -22,39 +19,22 @@ if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
 
 
-def home_of(log: PartitionLog) -> str:
-    """The log directory of a partition."""
-    return os.path.dirname(os.path.abspath(log.path)) if log.source.is_here else os.path.dirname(log.path)
-
-
 def states_beside(logs: Sequence[PartitionLog]) -> dict[str, ClusterState]:
     """The newest state of the cluster in each log directory that holds a metadata log; one that cannot be read is told.
 
-    Of several log directories of a node, the first has it: the others take it from there, if their ``meta.properties``
-    name the same cluster and node.
+    See ``kts.dataset.placement``.
     """
-    from kts.dataset.cluster import cluster
+    from kts.dataset import placement
 
-    found: dict[str, ClusterState] = {}
-    others: dict[str, ClusterState] = {}
-    for home in dict.fromkeys(home_of(log) for log in logs if not log.lone):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a directory without a metadata log
-            try:
-                state = cluster(home, storage_options=storage_options_of_context())
-            except FileNotFoundError:
-                continue
-            except (KtsError, OSError) as error:
-                note(f"the cluster's metadata is left out: {error}")
-                continue
-        (others if state.origin.log is None else found)[home] = state
-    for home, other in others.items():
-        if None in (other.cluster_id, other.node_id):
-            continue
-        for state in list(found.values()):
-            if (state.cluster_id, state.node_id) == (other.cluster_id, other.node_id):
-                found[home] = state.of_directory(other.directory_id)
-    return found
+    return placement.states_beside(logs, storage_options_of_context())
+
+
+def applied_states(logs: Sequence[PartitionLog], what: str) -> dict[str, ClusterState]:
+    """As ``states_beside``; a line says where each was read, and ``what`` comes from there."""
+    states = states_beside(logs)
+    for where in dict.fromkeys(map(read_from, states.values())):
+        note(f"{what} are those of {where}, without those of server.properties")
+    return states
 
 
 def read_from(state: ClusterState) -> str:
@@ -71,6 +51,7 @@ def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], release: str) 
     from kts.broker.settings.topic import BROKER_NAMES, merged
     from kts.broker.topics import topic_file
     from kts.config import DIFFERENCE, KIP_32_NAMES, LogConfig, known_settings
+    from kts.dataset.placement import broker_levels, home_of
 
     told = LogConfig.of(own, release=release).to_properties()
     names = {
@@ -78,13 +59,12 @@ def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], release: str) 
     }
     above = {name: told[name] for name in names if name in told}  # by a topic's names, which precede a broker's
     found: dict[tuple[str, str], LogConfig] = {}
-    states = states_beside(logs)
+    states = applied_states(logs, "settings")
     for home in dict.fromkeys(map(home_of, logs)):
         kept, state = topic_file.read(home), states.get(home)
         levels: list[Mapping[str, str]] = [kept.cluster, kept.node]
         if state is not None:
-            note(f"settings are those of {read_from(state)}, without those of server.properties")
-            levels = [state.configs.get(("BROKER", name), {}) for name in ("", str(state.node_id))]
+            levels = broker_levels(state)
         broker = {name: value for name, value in merged(*levels).items() if name in BROKER_NAMES}
         for topic in dict.fromkeys(log.topic for log in logs if home_of(log) == home):
             settings: Mapping[str, str]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .clusters import home_of, states_beside
+from .clusters import states_beside
 from .inputs import filter_options, json_option, open_logs, rows_of, tiered_paths_argument
 from .output import counted, expand_option, print_json, print_line, print_table, remark, show_bytes
 from .times import show_time, zone_option
@@ -76,7 +76,7 @@ def command(
 
 def partition_rows(states: Mapping[str, ClusterState], log: PartitionLog) -> list[dict[str, Any]]:
     """A partition as one row for ``--json``."""
-    from kts.dataset.placement import stray
+    from kts.dataset.placement import home_of, stray
     from kts.segment.segment import first_time
 
     state = states.get(home_of(log))

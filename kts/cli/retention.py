@@ -12,7 +12,7 @@ from kts.behaviour import FUTURE_BY_FILE, GENERATIONS
 from kts.errors import KtsError
 from kts.times import parse_length, wall_clock
 
-from .clusters import configs_of, home_of
+from .clusters import configs_of
 from .inputs import (
     Size,
     config_option,
@@ -175,6 +175,7 @@ def rows_or_error(
     advance: Callable[[int], None],
 ) -> Iterator[list[dict[str, Any]] | KtsError]:
     """The rows of a partition; or the error of a damaged one, which is left out."""
+    from kts.dataset.placement import home_of
     from kts.log.policies import RetentionPolicy
     from kts.segment.rereading import settled
 

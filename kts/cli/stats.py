@@ -17,7 +17,7 @@ from kts.config import LogConfig
 from kts.segment.rereading import settled
 from kts.times import STEPS_MS, first_moment, offset_ms, wall_clock
 
-from .clusters import configs_of, home_of
+from .clusters import configs_of
 from .inputs import (
     config_of,
     config_option,
@@ -347,6 +347,7 @@ def print_refused(logs: Sequence[PartitionLog], check: Check, per: str, master: 
 
 def refused_of(check: Check, log: PartitionLog, advance: Callable[[int], None]) -> Iterator[list[Any]]:
     """What a broker would refuse of a partition."""
+    from kts.dataset.placement import home_of
     from kts.offline.release_check import check_release
 
     yield check_release(log, check.configs[home_of(log), log.topic], check.now_ms, check.intervals.starts_of, advance)

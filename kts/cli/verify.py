@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, starmap
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,6 +14,7 @@ import click
 from kts.behaviour import TimeRules
 from kts.segment.names import INDEX_SUFFIXES
 
+from .clusters import applied_states
 from .inputs import (
     filter_options,
     json_option,
@@ -33,6 +35,8 @@ SEGMENT_SECONDS, RATE, DEEP_RATE, PROCESS_SECONDS = 2e-4, 1e9, 1e8, 1.5
 
 # What `kts reindex` mends: violations of these kinds, or in such files.
 OF_INDEXES = {"index-checksum", "index-file"}
+# What the metadata of the cluster contradicts.
+OF_CLUSTER = {"topic-id", "key"}
 
 EPILOG = """\b
 Examples:
@@ -42,6 +46,10 @@ Examples:
 
 Prints OK, or every violation with its file, position and offset, and what to type next; then the exit code is 1. With
 --json: one object per violation, and a summary at the end.
+
+Where the metadata log of a KRaft cluster lies beside the partitions (kts cluster DIR), the ids of topics must be those
+that it has, and --deep finds records without a key in topics that it compacts; stderr says where it was read, and which
+partitions are not the cluster's, or not this node's any more.
 
 On a cluster: kts verify s3://backups/kafka --spark spark://HOST:7077.
 """
@@ -67,6 +75,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Check that batches are whole and sound, offsets rise, and both indexes agree with the log."""
+    from kts.offline.cluster_check import compacted, strays, verify_topic_ids
     from kts.offline.facts import facts_of
     from kts.offline.small_files import log_directories_of, verify_checkpoints, verify_groups
     from kts.offline.verify import apart, folded
@@ -76,26 +85,34 @@ def command(
     logs = open_logs(paths, topics=topics, partitions=partitions)
     amounts = [amount_of(log) for log in logs]
     size, segments = sum(one.size_bytes for one in amounts), sum(one.segments for one in amounts)
-    indexes = groups = others = 0
+    counts: Counter[str] = Counter()
+    states = applied_states(logs, "topic ids and settings")
+    left = list(strays(logs, states))
+    for log, why in left:
+        note(f"{log.topic}-{log.partition} is {why}")
     with progress("checked", size, quiet=master is not None) as advance:
         rules = TimeRules.of(allow_negative_timestamps, minus_one_is_a_time)
-        work, checked = partial(facts_of, deep=deep, rules=rules), list(chain.from_iterable(map(apart, logs)))
+        with_keys = compacted(logs, states) if deep else frozenset()
+        work = partial(facts_of, deep=deep, rules=rules, compacted=with_keys)
+        checked = list(chain.from_iterable(map(apart, logs)))
         workers = max(1, min(jobs, int(sum(one.seconds(deep) for one in amounts) / PROCESS_SECONDS)))
         done = on_each(checked, work, folded, advance, master=master, jobs=workers, parts=True)
         found = chain.from_iterable(violations for _, violations in done)
         of_directories = chain.from_iterable(
             starmap(verify_checkpoints, log_directories_of(paths, logs, storage_options_of_context()))
         )
-        for violation in chain(of_directories, verify_groups(logs), found):
-            in_index = violation.kind in OF_INDEXES or violation.path.endswith(INDEX_SUFFIXES)
-            of_group = violation.kind == "group"
-            indexes, groups, others = indexes + in_index, groups + of_group, others + (not (in_index or of_group))
+        of_cluster = verify_topic_ids(logs, states)
+        for violation in chain(of_directories, of_cluster, verify_groups(logs), found):
+            counts[mender_of(violation)] += 1
             print_violation(violation, as_json)
-    count = indexes + groups + others
-    steps = next_steps(paths, indexes > 0, others > 0, groups > 0)
+    count = counts.total()
+    steps = next_steps(paths, counts, [state.origin.directory for state in states.values()])
     if as_json:
         summary = {"ok": not count, "violations": count, "partitions": len(logs), "segments": segments}
-        print_json(summary | {"sizeInBytes": size, "deep": deep, "next": steps})
+        away = [{"topic": log.topic, "partition": log.partition, "path": log.path, "stray": why} for log, why in left]
+        metadata = dict.fromkeys(state.origin.log for state in states.values())
+        beside = {"metadataLogs": [*metadata], "strays": away}
+        print_json(summary | {"sizeInBytes": size, "deep": deep, "next": steps} | beside)
     elif count:
         note(f"{counted(count, 'violation')} in {counted(len(logs), 'partition')}")
         for step in steps:
@@ -106,12 +123,33 @@ def command(
     return FINDINGS if count else 0
 
 
-def next_steps(paths: Sequence[str], indexes: bool, others: bool, groups: bool) -> list[str]:
-    """The commands that mend violations: those of indexes in their place, others in a copy; what groups lack, shown."""
+def mender_of(violation: Violation) -> str:
+    """The command that mends a violation, or shows what it is about."""
+    if violation.kind in OF_INDEXES or violation.path.endswith(INDEX_SUFFIXES):
+        return "reindex"
+    if violation.kind in OF_CLUSTER:
+        return "cluster"
+    return "groups" if violation.kind == "group" else "copy"
+
+
+def next_steps(paths: Sequence[str], counts: Mapping[str, int], homes: Sequence[str]) -> list[str]:
+    """The commands that mend violations: those of indexes in their place, others in a copy; what else there is, shown.
+
+    Parameters
+    ----------
+    counts : mapping of str to int
+        Violations by ``mender_of``.
+    homes : sequence of str
+        The log directories that have the metadata.
+    """
     source = shlex.quote(paths[0]) if len(paths) == 1 else "SRC"
-    steps = [f"kts reindex {source} --in-place"] if indexes else []
-    steps += [f"kts copy {source} DST --on-error skip"] if others else []
-    return [*steps, f"kts groups {source}"] if groups else steps
+    steps = {
+        "reindex": f"kts reindex {source} --in-place",
+        "copy": f"kts copy {source} DST --on-error skip",
+        "groups": f"kts groups {source}",
+        "cluster": f"kts cluster {shlex.quote(''.join(homes[:1]))}",
+    }
+    return [step for mender, step in steps.items() if counts.get(mender)]
 
 
 class Amount(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -145,9 +145,20 @@ Facts = VerifiedPartition | VerifiedSegment
 
 
 def facts_of(
-    log: PartitionLog, progress: Progress | None = None, *, deep: bool = False, rules: TimeRules = KAFKA_TIMES
+    log: PartitionLog,
+    progress: Progress | None = None,
+    *,
+    deep: bool = False,
+    rules: TimeRules = KAFKA_TIMES,
+    compacted: Container[str] = (),
 ) -> Iterator[Facts]:
-    """The facts of a partition, or of a part of one, in order; a store fetches each file ahead."""
+    """The facts of a partition, or of a part of one, in order; a store fetches each file ahead.
+
+    Parameters
+    ----------
+    compacted : container of str
+        The paths of partitions whose records need keys; a deep check looks at them.
+    """
     try:
         segments = log.listed(skip_damage=True, whole=True).segments
     except (LogStorageError, CorruptRecordError) as error:
@@ -170,7 +181,7 @@ def facts_of(
         known = list[Violation]()
         if damage is not None:
             known.append(Violation(segment.path, damage.position, None, "compression", damage.message))
-        check = _SegmentCheck(log, segment, following, deep, rules, epochs, magics.get(base))
+        check = _SegmentCheck(log, segment, following, deep, rules, epochs, magics.get(base), log.path in compacted)
         yield check.facts(file, indexes, sealed.get(base), progress, known)
     if log.is_last:
         yield from _hidden_copies(log, epochs, deep, rules)
@@ -239,6 +250,7 @@ class _SegmentCheck:
         rules: TimeRules,
         epochs: Epochs | None = None,
         noted: NotedMagics | None = None,
+        keyed: bool = False,
     ) -> None:
         self.partition = log
         self.segment = segment
@@ -247,6 +259,7 @@ class _SegmentCheck:
         self.rules = rules
         self.epochs = epochs or []
         self.noted = noted
+        self.keyed = keyed
         self.transactions = Transactions()
         self.txn_index: TxnIndex | None = None
         self.whole = self.gaps = self.is_cut = False
@@ -299,7 +312,7 @@ class _SegmentCheck:
             if segment.remote:
                 for fault in tiers.faults(segment):
                     yield Violation(fault.path, None, None, fault.kind, fault.message)
-            log = LogCheck(segment, following, self.deep, self.rules, file)
+            log = LogCheck(segment, following, self.deep, self.rules, file, self.keyed)
             txn_path = segment.txn_index_path
             self.is_cut = segment.remote and tiers.is_cut(segment.path)  # its indexes are of the whole segment
             indexes: list[IndexCheck] = []

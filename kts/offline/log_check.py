@@ -63,6 +63,7 @@ class LogCheck:
     deep: bool
     rules: TimeRules
     file: Readable | None = None  # the log, if it is open
+    keyed: bool = False  # a deep check finds records without a key
     reached: int = 0  # the offset after the last but one batch: no CRC covers the offset of the last
     last_offset: int = -1
     max_timestamp: int = -1
@@ -208,14 +209,14 @@ class LogCheck:
 
     def check_records(self, start: int, data: memoryview, headers: Headers) -> Iterator[Violation]:
         """Decode every record: the decoder checks counts, lengths and inner CRCs, this method offsets and times."""
-        begin = 0
+        begin, columns = 0, [*DEEP_COLUMNS, *["key"] * self.keyed]
         while begin < len(data):
             end = following = len(data)
             try:
-                records = decode(data[begin:], DEEP_COLUMNS)
+                records = decode(data[begin:], columns)
             except CorruptRecordError as error:
                 end = begin + (error.position or 0)
-                records = decode(data[begin:end], DEEP_COLUMNS)
+                records = decode(data[begin:end], columns)
                 i = int(np.searchsorted(headers.position, start + end))
                 if headers.sound[i]:
                     yield Violation(self.segment.path, start + end, error.offset, "records", error.message)
@@ -259,6 +260,16 @@ class LogCheck:
         for i in np.flatnonzero(wrong).tolist():
             message = f"the greatest record timestamp is {latest[i]}, the header says {stated_max[i]}"
             yield violation(int(starts[i]), int(lowest[i]), "timestamp", message)
+        if self.keyed:
+            lacks = records.column("key").is_null().to_numpy(zero_copy_only=False)
+            lacking = np.add.reduceat(lacks, starts, dtype=np.int64)
+            for i in np.flatnonzero(lacking).tolist():
+                first = int(starts[i]) + int(lacks[starts[i] : ends[i]].argmax())
+                message = (
+                    f"records without a key in a compacted topic: {lacking[i]} in this batch; a broker refuses such"
+                    " records, and its cleaner deletes them"
+                )
+                yield violation(first, int(offsets[first]), "key", message)
 
 
 def _zero_tail(segment: Segment, start: int) -> int:

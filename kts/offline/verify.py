@@ -10,13 +10,15 @@ from kts.behaviour import KAFKA_TIMES, TimeRules
 from kts.dataset.options import Path
 from kts.dataset.partition import LogDirs, PartitionLog, partition_of_segment
 from kts.dataset.paths import open_path
+from kts.dataset.placement import states_beside
 from kts.errors import CorruptIndexError
+from kts.offline.cluster_check import compacted, strays, verify_topic_ids
 from kts.offline.facts import Facts, Transactions, VerifiedPartition, VerifiedSegment, facts_of, facts_of_segment
 from kts.offline.findings import Listing, Violation, readable
 from kts.offline.log_check import Progress
 from kts.offline.small_files import verify_checkpoints, verify_groups, verify_names, verify_small_files
 from kts.remote import tiers
-from kts.segment.rereading import unless_deleted
+from kts.segment.rereading import unless_deleted, warn
 from kts.segment.segment import Segment
 from kts.store import addresses
 from kts.store.source import source_of
@@ -55,16 +57,24 @@ def verify(
     It checks CRCs, sizes, the order of offsets, both indexes against the log, leader epochs, aborted transactions,
     producer snapshots, checkpoint files, and missing and surplus files. Files with names that are not Kafka's are
     ignored, and so are ``.deleted``, ``.cleaned`` and ``.swap`` files.
+
+    Where the metadata log of a KRaft cluster lies beside the partitions (see ``kts.cluster``), the ids of topics must
+    be those that it has, and ``deep`` finds records without a key in topics that it compacts. A partition that is not
+    the cluster's, or was moved away, is told with a ``KtsWarning``.
     """
     opened, rules = open_path(path), TimeRules.of(allow_negative_timestamps, minus_one_is_a_time)
+    logs = list(opened.values()) if isinstance(opened, LogDirs) else [opened]
+    states = states_beside(logs)
+    for log, why in strays(logs, states):
+        warn(f"{log.path} is {why}", log.path)
+    yield from readable(verify_topic_ids(logs, states))
     if isinstance(opened, LogDirs):
         directory = addresses.plain(os.fspath(path))
         yield from readable(verify_checkpoints(directory, source_of(directory)))
-        yield from readable(verify_groups(opened.values()))
-        for log in opened.values():
-            yield from verify_partition(log, deep, progress, rules)
-    else:
-        yield from verify_partition(opened, deep, progress, rules)
+        yield from readable(verify_groups(logs))
+    with_keys = compacted(logs, states) if deep else frozenset()
+    for log in logs:
+        yield from folded(log, facts_of(log, progress, deep=deep, rules=rules, compacted=with_keys))
 
 
 def verify_partition(

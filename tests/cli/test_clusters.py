@@ -11,6 +11,7 @@ from support.clusters import cluster_of
 from support.processes.cli_runs import lines, run
 
 import kts
+from kts.cluster_records.layout import write_record
 
 OTHER_ID = "AAAAAAAAAAAAAAAAAAAABB"
 WRITTEN_MS = 1_790_000_000_000
@@ -74,6 +75,32 @@ def test_retention_takes_the_topics_own_settings_and_says_so(home: Path) -> None
     assert f"settings are those of {home}/__cluster_metadata-0 (offset " in done.stderr
     given = lines("retention", home, "--now", LATER, "--retention-ms", "1d", "--json")
     assert {row["deletableAt"] for row in given if row["topic"] != "__cluster_metadata"} == {WRITTEN_MS + 86_400_001}
+
+
+def test_verify_compares_topic_ids_and_tells_strays(home: Path) -> None:
+    state = kts.cluster(home)
+    done = run("verify", home, "--json", code=1)
+    *found, summary = map(json.loads, done.stdout.splitlines())
+    [violation] = found
+    assert (violation["kind"], violation["path"]) == ("topic-id", str(home / "clicks-0/partition.metadata"))
+    assert all(str(topic_id) in violation["message"] for topic_id in (OTHER_ID, state.topic("clicks").topic_id))
+    assert summary["metadataLogs"] == [str(home / "__cluster_metadata-0")]
+    assert [(one["topic"], one["partition"], one["stray"]) for one in summary["strays"]] == [
+        ("gone", 0, "stray: the cluster has no topic of this name"),
+        ("orders", 7, "stray: the topic has 3 partitions"),
+    ]
+    assert summary["next"] == [f"kts cluster {home}"]
+    assert f"topic ids and settings are those of {home}/__cluster_metadata-0 (offset " in done.stderr
+    assert "gone-0 is stray: the cluster has no topic of this name\n" in done.stderr
+    assert run("verify", home, "--topic", "orders").stdout.startswith("OK: 2 partitions, ")
+
+
+def test_verify_finds_records_without_keys_in_a_compacted_topic_in_processes_too(home: Path) -> None:
+    policy = {"resourceType": 2, "resourceName": "orders", "name": "cleanup.policy", "value": "compact"}
+    with kts.Log(home / "__cluster_metadata-0") as log:
+        log.append_rows([{"value": write_record("Config", 0, policy)}])
+    [violation, summary] = lines("verify", home / "orders-0", "--deep", "--jobs", 2, "--json", code=1)
+    assert (violation["kind"], violation["offset"], summary["next"]) == ("key", 0, [f"kts cluster {home}"])
 
 
 def test_a_metadata_log_that_cannot_be_read_is_told_and_left_out(home: Path) -> None:
