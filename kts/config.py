@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cached_property, wraps
@@ -510,6 +510,12 @@ def known_settings(settings: Mapping[str, T], behaviour: Behaviour) -> dict[str,
     """The settings without those that the release does not know, which an older one may have stored."""
     gone = unknown_names(behaviour)
     return {name: value for name, value in settings.items() if name not in gone}
+
+
+def settings_for(names: Collection[str], settings: Mapping[str, T], behaviour: Behaviour) -> dict[str, T]:
+    """Of a topic's settings and its broker's, those that mean one of a LogConfig's fields, and the release knows."""
+    meant = {**_TOPIC_NAMES, **{name: other.field for name, other in _OTHER_NAMES.items()}}
+    return {name: value for name, value in known_settings(settings, behaviour).items() if meant.get(name) in names}
 
 
 def _text(key: str, value: Any) -> str:

@@ -9,6 +9,7 @@ import click
 from kts.errors import InvalidRequestError
 from kts.offline.copy import CopyOptions, copy_partitions
 
+from .clusters import applied_states
 from .inputs import (
     advice_on_locks,
     declared,
@@ -55,6 +56,8 @@ on from there. A group with an offset beyond the end of the copy, or without one
 
 Compressed logs (.log.gz, .log.zst) become plain ones, for a broker reads no others. Of a directory that a broker writes
 meanwhile, all up to the high watermark of its last checkpoint is copied. A topic keeps the id that it has in DST.
+Where the metadata log of a KRaft cluster lies beside PATH, a partition without a topic id gets the cluster's, and
+missing indexes are made by the topic's settings there.
 meta.properties is copied with a whole directory, if DST has none; else start with kafka-storage format.
 """
 
@@ -79,6 +82,7 @@ def command(paths: tuple[str, ...], target: str, now: str | None, as_json: bool,
     logs = open_logs(paths, topics=topics, partitions=partitions, reaches_more=options.reaches_more)
     report = CopyReport(as_json, target)
     whole = not topics and not partitions
+    states = applied_states(logs, "topic ids and settings")
     try:
         with advice_on_locks(), progress("copied", log_bytes(logs)) as advance:
             for one in copy_partitions(
@@ -88,6 +92,7 @@ def command(paths: tuple[str, ...], target: str, now: str | None, as_json: bool,
                 storage_options=storage_options_of_context(),
                 on_error=options.on_error,
                 whole=whole,
+                states=states,
                 progress=advance,
             ):
                 report.add(one)

@@ -8,12 +8,18 @@ from collections.abc import Mapping, Sequence
 
 from kts.cluster_records.layout import TOPIC
 from kts.cluster_records.state import ClusterState
+from kts.config import FORMAT_OF_MAGIC, LogConfig, settings_for
 from kts.dataset.cluster import cluster
 from kts.dataset.partition import PartitionLog
 from kts.errors import KtsError
 from kts.segment.rereading import warn
 from kts.store.addresses import StorageOptions
 
+# What a writer of a topic's files asks for. Of max.message.bytes, a smaller value does not count for what was there.
+_OF_FILES = frozenset(
+    "cleanup_policy compression_type index_interval_bytes message_timestamp_type segment_bytes segment_index_bytes "
+    "segment_ms".split()
+)
 _NO_DIRECTORY = frozenset(
     {"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"}
 )  # MIGRATING, UNASSIGNED, LOST
@@ -78,6 +84,26 @@ def settings_of(state: ClusterState, topic: str) -> dict[str, str]:
     """A topic's settings that were altered, and those of its brokers, by their own names."""
     levels = [*broker_levels(state), state.topics[topic].config if topic in state.topics else {}]
     return {name: value for level in levels for name, value in level.items()}
+
+
+def log_config(state: ClusterState | None, topic: str, magic: int) -> LogConfig:
+    """What the cluster says of how a topic's files are written, in the newest format of a magic; else Kafka's defaults.
+
+    Warns
+    -----
+    KtsWarning
+        A value that the release of the format does not take: the defaults are used.
+    """
+    version = FORMAT_OF_MAGIC[magic]
+    default = LogConfig(message_format_version=version)
+    if state is None:
+        return default
+    settings = settings_for(_OF_FILES, settings_of(state, topic), default.behaviour())
+    try:
+        return LogConfig.of({**settings, "message.format.version": version})
+    except ValueError as error:
+        warn(f"topic {topic} of {state.origin.log}: {error}; defaults are used", state.origin.log)
+        return default
 
 
 def stray(state: ClusterState, log: PartitionLog) -> str | None:

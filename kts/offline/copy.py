@@ -29,12 +29,14 @@ import numpy as np
 
 from kts.arguments import choice
 from kts.behaviour import Behaviour
+from kts.cluster_records.state import ClusterState
 from kts.codec.layout import OVERHEAD_BYTES
-from kts.config import FORMAT_OF_MAGIC
+from kts.config import LogConfig
 from kts.coordinator_records.groups import TOPIC as GROUPS
 from kts.dataset.options import ON_ERROR, LogOptions, Path, RangeOptions, ScanOptions, TimeRange
 from kts.dataset.partition import PartitionLog, partition_of_segment
 from kts.dataset.paths import selected
+from kts.dataset.placement import home_of, id_of, log_config, states_beside
 from kts.dataset.plan import NO_END, resolve_range
 from kts.errors import (
     CorruptIndexError,
@@ -214,6 +216,10 @@ def copy(asked: CopyOptions) -> list[CopiedSegment]:
     again; in a bucket, with the same size and last 4 KiB, and not older than the source's; nor is one that has moved to
     tiered storage since, with the same size and last 4 KiB. If the process dies, run it again.
 
+    Where the metadata log of a KRaft cluster lies beside the source (see ``kts.cluster``), a partition without a topic
+    id gets the cluster's, and missing indexes are made by its settings. A ``KtsWarning`` tells that, and an id that is
+    not the cluster's: records of a topic that was deleted and made again keep their own.
+
     Examples
     --------
     >>> import kts, tempfile
@@ -233,6 +239,7 @@ def copy(asked: CopyOptions) -> list[CopiedSegment]:
             storage_options=asked.storage_options,
             on_error=asked.on_error,
             whole=whole,
+            states=states_beside(logs, asked.storage_options),
             progress=asked.progress,
         )
     )
@@ -246,6 +253,7 @@ def copy_partitions(
     storage_options: StorageOptions = None,
     on_error: str = "raise",
     whole: bool = False,
+    states: Mapping[str, ClusterState] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[CopiedSegment]:
     """Copy opened partitions, one segment at a time; see ``copy``.
@@ -257,6 +265,8 @@ def copy_partitions(
     whole : bool
         The partitions are all of their log directory: its ``meta.properties`` belongs to the copy if the target has
         none.
+    states : dict, optional
+        What the metadata of the cluster says, by log directory, which topic ids and settings are taken from.
     """
     choice("on_error", on_error, ON_ERROR)
     if not target or _lacks_a_slash(target):
@@ -271,7 +281,7 @@ def copy_partitions(
         if len(chosen) < len(logs):
             warn(f"{target}: {CONTROLLER} is left out: it belongs to another broker's {META_PROPERTIES}", target)
         for log in chosen:
-            yield from _Partition(log, place, wanted, on_error == "skip", progress).run()
+            yield from _Partition(log, place, wanted, on_error == "skip", states or {}, progress).run()
         if wanted.groups_at_ms is not None:
             place.move_groups(chosen, wanted.groups_at_ms, on_error == "skip")
         place.finish(beside)
@@ -344,6 +354,7 @@ class _Change(NamedTuple):
     log_start_offset: int | None
     topic_id: str | None
     is_verified: bool  # all its segments are of this copy
+    state: ClusterState | None  # what the cluster says of the source
 
 
 class _Target:
@@ -461,7 +472,7 @@ class _Target:
         if one.topic == CONTROLLER:  # recovered by its broker at each start
             return
         magics = (magic_of(segment) for segment in reversed(PartitionLog(folder, one.topic, one.partition).segments))
-        config = {"message.format.version": FORMAT_OF_MAGIC[next((magic for magic in magics if magic >= 0), 2)]}
+        config = log_config(one.state, one.topic, next((magic for magic in magics if magic >= 0), 2))
         with Log(folder, config, topic_id=one.topic_id, log_start_offset=one.log_start_offset) as log:
             if rows := [each.row for each in self._rows.get((one.topic, one.partition), ())]:
                 log.append_rows(
@@ -515,9 +526,19 @@ class _Partition:
     """The copy of one partition."""
 
     def __init__(
-        self, log: PartitionLog, place: _Target, wanted: CopyRange, skip: bool, progress: Progress | None
+        self,
+        log: PartitionLog,
+        place: _Target,
+        wanted: CopyRange,
+        skip: bool,
+        states: Mapping[str, ClusterState],
+        progress: Progress | None,
     ) -> None:
         self.log, self.place, self.skip = log, place, skip
+        self.topic_id_there = id_of(states, log)  # in the cluster
+        is_known = self.topic_id_there is not None and log.topic_id in (None, self.topic_id_there)
+        self.state = states[home_of(log)] if is_known else None
+        self.config = log_config(self.state, log.topic, 2)
         self.advance: Progress = progress or (lambda amount: None)
         self.wanted = CopyRange() if log.topic in INTERNAL_TOPICS else wanted
         self.groups_at = wanted.groups_at_ms if log.topic == GROUPS else None
@@ -572,7 +593,7 @@ class _Partition:
         if changed or not place.was_clean:
             self.small_files(plan, start, topic_id)
         planned = {one.segment.base_offset for one in plan}
-        place.copied(_Change(log.topic, log.partition, start, topic_id, there - gone <= planned), changed)
+        place.copied(_Change(log.topic, log.partition, start, topic_id, there - gone <= planned, self.state), changed)
 
     def told(self, one: _Planned, path: str, size: int, state: str) -> CopiedSegment:
         segment = one.segment
@@ -734,7 +755,7 @@ class _Partition:
                 size, damage, wrong = self.stage_log(one, f"{stem}.log", self.advance if advance else None)
             else:
                 size, damage, wrong = self.stage_parts(one, kept, f"{stem}.log")
-            rebuilt = _complete(f"{stem}.log", wrong, one.before)
+            rebuilt = _complete(f"{stem}.log", wrong, one.before, self.config)
             rebuilt = rebuilt if kept is None or kept.is_whole else ()
             local.set_modified_ms(f"{stem}.log", one.modified_ms)
             done = _Staged(stem, size, rebuilt, tuple(damage))
@@ -836,13 +857,27 @@ class _Partition:
         self.place.synced(self.folder)
 
     def topic_id(self) -> str | None:
-        """The topic's id: the one that the target has for it, else the source's."""
+        """The topic's id: the one that the target has for it, else the source's, else the cluster's."""
         known = checkpoints.read_topic_id(self.folder, self.place.source)
         for name in [] if known else self.place.names(self.place.path):
             parsed = parse_directory_name(name)
             if known is None and parsed is not None and parsed.topic == self.log.topic and not parsed.state:
                 known = checkpoints.read_topic_id(os.path.join(self.place.path, name), self.place.source)
-        return known or self.log.topic_id
+        if known is None and self.topic_id_there is not None:
+            self.tell_topic_id(self.topic_id_there)
+        return known or self.log.topic_id or self.topic_id_there
+
+    def tell_topic_id(self, there: str) -> None:
+        """Tell if the source has no topic id, or not that of the cluster."""
+        path, topic, own = self.log.path, self.log.topic, self.log.topic_id
+        if own is None:
+            warn(f"{path} has no topic id: the copy has {there}, the cluster's of {topic}", path)
+        elif own != there:
+            warn(
+                f"{path} has the topic id {own}, and the cluster {there} for {topic}: these are records of a topic that"
+                " was deleted and made again, and keep their id in the copy",
+                path,
+            )
 
     def check_topic(self, topic_id: str | None, plan: Sequence[_Planned], there: set[int]) -> None:
         """Refuse the records of another topic of this name, which was deleted, or is another cluster's.
@@ -985,8 +1020,8 @@ def _sound_parts(one: _Planned) -> Iterator[tuple[int, int]]:
                 yield int(positions[row]), end
 
 
-def _complete(path: str, wrong: Sequence[Violation], before: Segment | None) -> tuple[str, ...]:
-    """Rebuild the indexes of a log that are missing or wrong; their suffixes."""
+def _complete(path: str, wrong: Sequence[Violation], before: Segment | None, topic: LogConfig) -> tuple[str, ...]:
+    """Rebuild the indexes of a log that are missing or wrong, by the topic's settings; their suffixes."""
     stem = path.removesuffix(".log")
     lacking = [suffix for suffix in BOTH_INDEXES if not files.exists(stem + suffix)]
     again = {*lacking, *(os.path.splitext(one.path)[1] for one in wrong)}
@@ -996,7 +1031,9 @@ def _complete(path: str, wrong: Sequence[Violation], before: Segment | None) -> 
         with suppress(CorruptIndexError):
             publishing.write_new(f"{stem}.snapshot", before.source.read_bytes(tiers.snapshot_after(before)))
     alone = partition_of_segment(segment_of_file(path))
-    for found in reindex(alone, IndexConfig(behaviour=Behaviour.of(generation_of(alone)))):
+    limit = max(topic.segment_index_bytes, LogConfig.segment_index_bytes)  # which may be less than when it was written
+    config = IndexConfig(topic.index_interval_bytes, limit, Behaviour.of(generation_of(alone)))
+    for found in reindex(alone, config):
         made = {one.kind: one.rebuilt for one in found.indexes}
         if lacking and not files.exists(f"{stem}.txnindex"):  # all of them may be lost
             again |= made.keys() & {".txnindex"}

@@ -103,6 +103,17 @@ def test_verify_finds_records_without_keys_in_a_compacted_topic_in_processes_too
     assert (violation["kind"], violation["offset"], summary["next"]) == ("key", 0, [f"kts cluster {home}"])
 
 
+def test_copy_takes_lost_topic_ids_from_there_and_says_so(home: Path, tmp_path: Path) -> None:
+    (home / "orders-0/partition.metadata").unlink()
+    done = run("copy", home, tmp_path / "copy")
+    topic_id = kts.cluster(home).topic("orders").topic_id
+    assert f"topic ids and settings are those of {home}/__cluster_metadata-0 (offset " in done.stderr
+    assert f"{home}/orders-0 has no topic id: the copy has {topic_id}, the cluster's of orders" in done.stderr
+    assert f"{home}/clicks-0 has the topic id {OTHER_ID}, and the cluster " in done.stderr
+    ids = {log.path: log.topic_id for log in kts.open_log_dirs(tmp_path / "copy").values()}
+    assert (ids[f"{tmp_path}/copy/orders-0"], ids[f"{tmp_path}/copy/clicks-0"]) == (topic_id, OTHER_ID)
+
+
 def test_a_metadata_log_that_cannot_be_read_is_told_and_left_out(home: Path) -> None:
     for snapshot in (home / "__cluster_metadata-0").glob("*.checkpoint"):
         snapshot.write_bytes(snapshot.read_bytes()[:50])

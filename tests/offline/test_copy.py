@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from support.clusters import cluster_of
 from support.disk.crashdisk import write_tree
 from support.disk.faultfs import FaultyOs
 from support.disk.scripted_lives import in_place_of_os, quick_directory
@@ -23,6 +24,7 @@ from support.tiered import names, session
 from support.waiting import wait_until
 
 import kts
+from kts.cluster_records.layout import write_record
 from kts.offline.copy import copy
 from kts.offline.verify import verify
 from kts.segment.names import CLEAN_SHUTDOWN
@@ -539,6 +541,71 @@ def test_a_topic_that_was_made_for_the_copy_takes_what_comes_later(tmp_path: Pat
         assert kts.open_log_dirs(target)["t", 0].topic_id == other
         with kts.Log(source / "t-0", SMALL, clock=lambda: T) as log:
             log.append_rows({"timestamp": [T], "value": [b"later"]})
+
+
+def of_cluster(path: Path) -> tuple[Path, str]:
+    """A log directory with real metadata of a cluster, and the id of its topic ``orders``."""
+    shutil.copytree(cluster_of("4.3.1"), path)
+    topic_id = kts.cluster(path).topic("orders").topic_id
+    assert topic_id is not None
+    return path, topic_id
+
+
+@pytest.mark.parametrize("text", [None, "version: 0\ntopic"])
+def test_a_partition_that_lost_its_topic_id_has_the_clusters_in_the_copy(tmp_path: Path, text: str | None) -> None:
+    source, topic_id = of_cluster(tmp_path / "source")
+    path = write(source, name="orders-0") / "orders-0/partition.metadata"
+    path.unlink()
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.warns(kts.KtsWarning, match=f"orders-0 has no topic id: the copy has {topic_id}, the cluster's of ord"):
+        copy(source, tmp_path / "target", topics=["orders"])
+    assert kts.open_log_dirs(tmp_path / "target")["orders", 0].topic_id == topic_id
+    assert set(states(copy(source, tmp_path / "target", topics=["orders"]))) == {"equal"}
+
+
+def test_a_partition_of_a_topic_that_was_made_again_keeps_its_id_and_is_told(tmp_path: Path) -> None:
+    """The records of two topics never become one log."""
+    source, topic_id = of_cluster(tmp_path / "source")
+    write(source, name="orders-0")
+    own = kts.open_partition(source / "orders-0").topic_id
+    with pytest.warns(kts.KtsWarning, match=f"has the topic id {own}, and the cluster {topic_id} for orders: "):
+        copy(source, tmp_path / "target", topics=["orders"])
+    assert kts.open_log_dirs(tmp_path / "target")["orders", 0].topic_id == own
+    write(source, name="orders-1")
+    (source / "orders-1/partition.metadata").unlink()
+    with pytest.warns(kts.KtsWarning, match="orders-1 has no topic id"):
+        copy(source, tmp_path / "second", topics=["orders"], partitions=[1])
+
+
+@pytest.mark.parametrize("lost", [".index", ".timeindex"])
+def test_lost_indexes_are_made_by_the_topics_settings_in_the_cluster(tmp_path: Path, lost: str) -> None:
+    source, topic_id = of_cluster(tmp_path / "source")
+    fields = {"resourceType": 2, "resourceName": "orders", "name": "index.interval.bytes", "value": "1"}
+    with kts.Log(source / "__cluster_metadata-0") as log:
+        log.append_rows([{"value": write_record("Config", 0, fields)}])
+    config = {"segment.bytes": 4000, "index.interval.bytes": 1}
+    with kts.Log(source / "orders-0", config, topic_id=topic_id, clock=lambda: T) as log:
+        for number in range(100):
+            log.append_rows({"timestamp": [T + number], "value": [b"v" * 100]})
+    first = sorted((source / "orders-0").glob("*.log"))[0].with_suffix(lost)
+    right = first.read_bytes()
+    first.unlink()
+    [one, *_] = copy(source, tmp_path / "target", topics=["orders"])
+    assert one.rebuilt == (lost,)
+    assert (tmp_path / "target/orders-0" / first.name).read_bytes() == right
+
+
+def test_a_setting_that_its_release_does_not_take_is_told_and_the_defaults_are_used(tmp_path: Path) -> None:
+    source, topic_id = of_cluster(tmp_path / "source")
+    fields = {"resourceType": 2, "resourceName": "orders", "name": "index.interval.bytes", "value": "-1"}
+    with kts.Log(source / "__cluster_metadata-0") as log:
+        log.append_rows([{"value": write_record("Config", 0, fields)}])
+    with kts.Log(source / "orders-0", topic_id=topic_id) as log:
+        log.append_rows({"value": [b"v"]})
+    with pytest.warns(kts.KtsWarning, match="index.interval.bytes: expected 0 to 2.31-1, found '-1'; defaults are use"):
+        copy(source, tmp_path / "target", topics=["orders"])
+    assert records(tmp_path / "target") == records(source / "orders-0")
 
 
 def test_the_brokers_own_files_come_with_a_whole_directory_unless_the_target_has_some(tmp_path: Path) -> None:
