@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kts.errors import OffsetOutOfRangeError
+from kts.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.options import camel_case
+from kts.store.addresses import has_pattern
 
 from .inputs import existing_paths, json_option, now_option, storage_options_of_context, storage_options_option
 from .output import counted, expand_option, note, print_json, print_table, remark
@@ -47,7 +49,13 @@ which topics lie there, with their ids. Every record, one by one: kts dump DIR -
 @click.command("cluster", short_help="Brokers, topics and settings, as a KRaft disk has them.", epilog=EPILOG)
 @click.argument("path", metavar="DIR", type=click.Path())
 @click.option("--as-of", metavar="OFFSET|TIME", help="The state at an offset or a time. Default: the newest.")
-@click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only this topic, without the rest; repeatable.")
+@click.option(
+    "--topic",
+    "topics",
+    metavar="NAME",
+    multiple=True,
+    help="Only topics of these names, or of patterns such as ord*, and nothing else. Repeatable.",
+)
 @now_option
 @zone_option
 @storage_options_option
@@ -56,7 +64,7 @@ which topics lie there, with their ids. Every record, one by one: kts dump DIR -
 def command(path: str, as_of: str | None, topics: tuple[str, ...], now: str | None, as_json: bool) -> None:
     """Show brokers, controllers, topics with ids and settings, partitions, features, ACLs, quotas and SCRAM users."""
     state = cluster_state(path, as_of, now)
-    shown = {name: state.topic(name) for name in topics} if topics else dict(state.topics)
+    shown = chosen(state, topics) if topics else dict(state.topics)
     if as_json:
         for row in rows(state, shown, alone=bool(topics)):
             print_json(row)
@@ -73,13 +81,29 @@ def command(path: str, as_of: str | None, topics: tuple[str, ...], now: str | No
     remark(f"{counted(len(shown), 'topic')}, {counted(partitions, 'partition')}")
 
 
+def chosen(state: ClusterState, names: tuple[str, ...]) -> dict[str, ClusterTopic]:
+    """The topics that names and patterns mean."""
+    from kts.dataset.paths import matching_topics
+
+    found: dict[str, ClusterTopic] = {}
+    for name in names:
+        matching = matching_topics(name, state.topics, internal=True)
+        if not matching and has_pattern(name):
+            there = f"there are {', '.join(state.topics)}" if state.topics else "there is none"
+            raise UnknownTopicOrPartitionError(
+                f"no topic matches {name} in the metadata of {state.origin.directory}; {there}"
+            )
+        found |= {topic: state.topic(topic) for topic in matching or [name]}
+    return found
+
+
 def cluster_state(path: str, as_of: str | None, now: str | None) -> ClusterState:
     """The state that the options ask for."""
     from kts.dataset.cluster import cluster
 
     at: int | str | None = None
-    if as_of is not None and as_of.strip().isdecimal():
-        at = int(as_of)
+    if as_of is not None and (number := re.fullmatch(r"\s*([+-]?[0-9]+)\s*", as_of)) is not None:
+        at = int(number[1])
     elif as_of is not None:
         at = show_time(resolve(as_of, "--as-of", None, now))
     existing_paths([path])

@@ -14,7 +14,7 @@ from kts.cluster_records.state import ClusterOrigin, ClusterPartition, ClusterSt
 from kts.dataset.options import Path, offset_or_time
 from kts.dataset.partition import PartitionLog
 from kts.dataset.paths import log_dirs_in, one_level_down, one_path, open_partition
-from kts.errors import CorruptRecordError, KtsError, OffsetOutOfRangeError
+from kts.errors import CorruptRecordError, KtsError, LogStorageError, OffsetOutOfRangeError
 from kts.segment import meta_properties
 from kts.segment.meta_properties import MetaProperties
 from kts.segment.names import parse_directory_name
@@ -72,7 +72,7 @@ def cluster(path: Path, *, as_of: int | Time | None = None, storage_options: Sto
     Warns
     -----
     KtsWarning
-        The directory has no metadata log, and tells little.
+        The directory has no metadata log, and tells little; or its ``meta.properties`` is malformed.
 
     Notes
     -----
@@ -87,7 +87,7 @@ def cluster(path: Path, *, as_of: int | Time | None = None, storage_options: Sto
     own = parse_directory_name(os.path.basename(addresses.absolute(directory)))
     if own is not None and (own.topic, own.partition) == (TOPIC, 0):
         directory = os.path.dirname(addresses.absolute(directory))
-    meta = meta_properties.read(directory, source)
+    meta = _meta_of(directory, source)
     at = os.path.join(directory, f"{TOPIC}-0")
     known = () if meta is None else (meta.cluster_id, meta.node_id, meta.directory_id, meta.version == 0)
     snapshots: list[MetadataSnapshot] = []
@@ -101,6 +101,15 @@ def cluster(path: Path, *, as_of: int | Time | None = None, storage_options: Sto
         raise ValueError(f"as_of: there is no metadata log in {directory}, and without one no state but the present")
     first = snapshots[-1].path if snapshots else None  # that kafka-storage format wrote
     return _without_log(directory, source, meta, first, storage_options)
+
+
+def _meta_of(directory: str, source: Source) -> MetaProperties | None:
+    """Whose log directory it is; None, with a warning, if its file is malformed, as a crash may leave it."""
+    try:
+        return meta_properties.read(directory, source)
+    except LogStorageError as error:
+        warn(f"{error}; which cluster and node the directory belongs to is not known", directory)
+        return None
 
 
 def _snapshots(directory: str, source: Source) -> list[MetadataSnapshot]:

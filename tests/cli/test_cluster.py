@@ -69,11 +69,41 @@ def test_a_topic_alone_and_an_earlier_offset_and_time() -> None:
     assert "+09:00" in shown and "+09:00" not in run("cluster", folder).stdout
 
 
+def test_topics_are_chosen_by_names_and_patterns() -> None:
+    folder = cluster_of("4.3.1")
+    for names, found in {
+        ("ord*",): ["orders"],
+        ("*",): ["clicks", "orders"],
+        ("c*", "orders"): ["clicks", "orders"],
+    }.items():
+        given = [word for name in names for word in ("--topic", name)]
+        assert [row["topic"] for row in lines("cluster", folder, *given, "--json")] == found
+    said = run("cluster", folder, "--topic", "x*", code=2).stderr
+    assert f"no topic matches x* in the metadata of {folder}; there are clicks, orders" in said
+
+
+@pytest.mark.parametrize("text", ["", "version=1\nnode.id=x\n"])
+def test_a_malformed_meta_properties_is_told_and_the_metadata_shown(tmp_path: Path, text: str) -> None:
+    """A crash leaves it empty."""
+    shutil.copytree(cluster_of("4.3.1") / LOG, tmp_path / LOG)
+    path = tmp_path / "meta.properties"
+    path.write_text(text, encoding="utf-8")
+    done = run("cluster", tmp_path, "--json")
+    first, *rest = map(json.loads, done.stdout.splitlines())
+    assert (first["clusterId"], first["nodeId"], first["lastOffset"]) == (None, None, 83)
+    assert [row["topic"] for row in rest if row["kind"] == "topic"] == ["clicks", "orders"]
+    assert f"{path}; which cluster and node the directory belongs to is not known" in done.stderr
+    shutil.rmtree(tmp_path / LOG)
+    assert "metadata.log.dir" in run("cluster", tmp_path, code=2).stderr
+
+
 def test_what_is_not_there_is_wrong_use_with_what_to_do(tmp_path: Path) -> None:
     assert "metadata.log.dir" in run("cluster", tmp_path, code=2).stderr
     assert "no such file or directory" in run("cluster", tmp_path / "none", code=2).stderr
     said = run("cluster", cluster_of("4.3.1"), "--as-of", 5000, code=2).stderr
     assert "--as-of: expected an offset of the metadata log, 0 to" in said
+    said = run("cluster", cluster_of("4.3.1"), "--as-of", -1, code=2).stderr
+    assert "--as-of: expected an offset of the metadata log, 0 to 83, found -1" in said
     assert "--as-of" in run("cluster", cluster_of("4.3.1"), "--as-of", "yesterday", code=2).stderr
 
 
