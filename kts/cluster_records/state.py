@@ -432,16 +432,16 @@ class Fold:
     def _change_partition(self, found: dict[str, Any]) -> None:
         partitions = _known(self.partitions, found["topicId"], "topic")
         partition = _known(partitions, found["partitionId"], "partition")
-        changed: dict[str, Any] = {
-            name: tuple(found[field]) for field, name in _REPLICAS.items() if found[field] is not None
-        }
+        changed: dict[str, Any] = {"partition_epoch": partition.partition_epoch + 1}
+        for field, name in _REPLICAS.items():
+            if found[field] is not None:
+                changed[name] = tuple(found[field])
         if found["directories"] is not None:
             changed["directories"] = _uuids(found["directories"])
         if found["leader"] != NO_LEADER_CHANGE:
             changed |= {"leader": found["leader"], "leader_epoch": partition.leader_epoch + 1}
         if found["leaderRecoveryState"] >= 0:
             changed["recovering"] = found["leaderRecoveryState"] == 1
-        changed["partition_epoch"] = partition.partition_epoch + 1
         partitions[found["partitionId"]] = partition._replace(**changed)
 
     def _clear_elr(self, found: dict[str, Any]) -> None:

@@ -57,6 +57,10 @@ class Cursor:
 
 def read_uvarint(cursor: Cursor) -> int:
     """Read an unsigned varint of at most 32 bits."""
+    position = cursor.position
+    if position < cursor.end and (byte := cursor.buffer[position]) < 0x80:  # as nearly all are
+        cursor.position = position + 1
+        return byte
     value = shift = 0
     while True:
         if cursor.position >= cursor.end:
