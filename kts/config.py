@@ -273,7 +273,7 @@ class LogConfig:
         behaviour = Behaviour.of(release)
         _magic(version, behaviour)
         made: dict[str, Any] = {"release": release, "message_format_version": version, "added": self.added}
-        made["undecided"] = self._leaves_open() if self.undecided is None else self.undecided
+        made["undecided"] = self._leaves_open() if self.undecided is None else self._stays_open(behaviour)
         made |= {name: getattr(behaviour, name) for name in _OF_RELEASE if getattr(self, name) == -1}
         made["internal_segment_bytes"] = small = self.internal_segment_bytes
         if small is not None:
@@ -294,6 +294,15 @@ class LogConfig:
     def _leaves_open(self) -> bool:
         decided = [_TOPIC_NAMES[name] for name in DECIDED & _TOPIC_NAMES.keys()]
         return not self.release and all(getattr(self, name) == getattr(type(self), name) for name in decided)
+
+    def _stays_open(self, behaviour: Behaviour) -> bool:
+        """Whether ``undecided`` holds: ``dataclasses.replace`` passes it on, with what it sets in place of a default."""
+        decided = [_TOPIC_NAMES[name] for name in DECIDED & _TOPIC_NAMES.keys()]
+        made = {name: getattr(behaviour, name) for name in _OF_RELEASE}
+        made["message_format_version"] = FORMAT_OF_MAGIC[behaviour.greatest_magic]
+        return bool(self.undecided) and all(
+            getattr(self, name) in (getattr(type(self), name), made.get(name)) for name in decided
+        )
 
     def _check_known(self, behaviour: Behaviour) -> None:
         for key in behaviour.unknown_settings:

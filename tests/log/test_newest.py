@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,23 @@ def test_settings_keep_whether_they_decide(tmp_path: Path) -> None:
         log.reconfigure({})
         with pytest.warns(kts.KtsWarning, match="ahead"):
             log.append(records(ONE_MORE))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("message_timestamp_after_max_ms", 5 * ONE_MORE),
+        ("message_timestamp_difference_max_ms", LARGEST - 1),
+        ("message_format_version", "3.0"),
+        ("release", "4.3"),
+    ],
+)
+def test_who_replaces_the_limit_or_the_format_has_decided(tmp_path: Path, field: str, value: Any) -> None:
+    """``dataclasses.replace`` passes all other fields on."""
+    changed = replace(kts.LogConfig(), **{field: value})
+    assert (changed.undecided, getattr(changed, field)) == (False, value)
+    assert told(tmp_path, changed, records(ONE_MORE)) == []
+    assert replace(kts.LogConfig(), retention_ms=5).undecided
 
 
 def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
