@@ -296,7 +296,7 @@ class LogConfig:
         return not self.release and all(getattr(self, name) == getattr(type(self), name) for name in decided)
 
     def _stays_open(self, behaviour: Behaviour) -> bool:
-        """Whether ``undecided`` holds: ``dataclasses.replace`` passes it on, with what it sets in place of a default."""
+        """Whether ``undecided`` holds: ``dataclasses.replace`` passes it on beside what it sets."""
         decided = [_TOPIC_NAMES[name] for name in DECIDED & _TOPIC_NAMES.keys()]
         made = {name: getattr(behaviour, name) for name in _OF_RELEASE}
         made["message_format_version"] = FORMAT_OF_MAGIC[behaviour.greatest_magic]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -43,7 +43,32 @@ def read_from(state: ClusterState) -> str:
     return f"{state.origin.log or state.origin.directory} (offset {state.origin.last_offset}{at})"
 
 
+class LocalLimits(NamedTuple):
+    """The limits of a tiered topic's local segments, once they are copied; ``own`` if they are not the topic's."""
+
+    retention_ms: int
+    retention_bytes: int
+    own: bool
+
+    def __str__(self) -> str:
+        return f"local.retention.ms={self.retention_ms} and local.retention.bytes={self.retention_bytes}"
+
+
+class KnownSettings(NamedTuple):
+    """The settings of a topic, and the limits of its local segments; None if it is not copied to tiered storage."""
+
+    config: LogConfig
+    local: LocalLimits | None
+
+
 def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], release: str) -> dict[tuple[str, str], LogConfig]:
+    """The settings of each topic without those of tiered storage; see ``settings_by_topic``."""
+    return {key: found.config for key, found in settings_by_topic(logs, own, release).items()}
+
+
+def settings_by_topic(
+    logs: Sequence[PartitionLog], own: dict[str, Any], release: str
+) -> dict[tuple[str, str], KnownSettings]:
     """The settings of each topic, by log directory and name, replaced by ``own``.
 
     Those that a broker of kts keeps there, or those of the cluster, where its metadata lies there.
@@ -58,7 +83,7 @@ def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], release: str) 
         DIFFERENCE if one in KIP_32_NAMES else BROKER_NAMES[one].name if one in BROKER_NAMES else one for one in own
     }
     above = {name: told[name] for name in names if name in told}  # by a topic's names, which precede a broker's
-    found: dict[tuple[str, str], LogConfig] = {}
+    found: dict[tuple[str, str], KnownSettings] = {}
     states = applied_states(logs, "settings")
     for home in dict.fromkeys(map(home_of, logs)):
         kept, state = topic_file.read(home), states.get(home)
@@ -73,22 +98,38 @@ def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], release: str) 
             else:
                 settings = state.topics[topic].config if topic in state.topics else {}
             kept_settings = merged(broker, settings)
-            tell_tiers(topic, merged(kept_settings, own))
             below = merged(known_settings(kept_settings, Behaviour.of(release)), own)
             try:
-                found[home, topic] = LogConfig.of(merged(below, above), release=release)
+                config = LogConfig.of(merged(below, above), release=release)
+                found[home, topic] = KnownSettings(config, local_limits(config, merged(kept_settings, own)))
             except ValueError as error:
                 where = topic_file.path(home) if state is None else read_from(state)
                 raise click.UsageError(f"topic {topic} of {where}: {error}") from error
     return found
 
 
-def tell_tiers(topic: str, settings: Mapping[str, str]) -> None:
-    """Tell the limits of a topic's local segments, which differ from those of the topic and are not applied."""
-    local = {name: value for name, value in settings.items() if name.startswith("local.retention.") and value != "-2"}
-    if local and str(settings.get("remote.storage.enable", "")).lower() == "true":
-        shown = ", ".join(f"{name}={value}" for name, value in sorted(local.items()))
-        note(
-            f"{topic} has tiered storage, and its local segments have {shown}, which is not applied here: give it as "
-            "--retention-ms or --retention-bytes"
-        )
+def local_limits(config: LogConfig, settings: Mapping[str, Any]) -> LocalLimits | None:
+    """The limits of a topic's local segments; None if it is not copied to tiered storage.
+
+    Notes
+    -----
+    Source: UnifiedLog.localRetentionMs, .localRetentionSize; LogConfig.localRetentionMs (3.9).
+    """
+    from kts.arguments import INT64_MAX
+    from kts.broker.settings.topic import NO_OWN_RETENTION
+    from kts.config import parse_integer
+
+    def is_true(name: str) -> bool:
+        return str(settings.get(name, "")).strip().lower() == "true"
+
+    if not is_true("remote.storage.enable") or is_true("remote.log.copy.disable"):
+        return None
+    limits = {"ms": config.retention_ms, "bytes": config.retention_bytes}
+    own = False
+    for unit in limits:
+        name = f"local.retention.{unit}"
+        value = settings.get(name, settings.get(f"log.{name}", NO_OWN_RETENTION))
+        given = parse_integer(name, value, NO_OWN_RETENTION, INT64_MAX)
+        if given != NO_OWN_RETENTION:
+            limits[unit], own = given, True
+    return LocalLimits(limits["ms"], limits["bytes"], own)

@@ -12,7 +12,7 @@ from kts.behaviour import FUTURE_BY_FILE, GENERATIONS
 from kts.errors import KtsError
 from kts.times import parse_length, wall_clock
 
-from .clusters import configs_of
+from .clusters import KnownSettings, settings_by_topic
 from .inputs import (
     Size,
     config_option,
@@ -20,6 +20,7 @@ from .inputs import (
     json_option,
     open_logs,
     parse_settings,
+    reached_by_context,
     tiered_paths_argument,
     unit_option,
 )
@@ -48,8 +49,11 @@ The settings are those that kts serve keeps in DIR (kts-topics.json), or those o
 DIR (kts cluster DIR shows them), or else Kafka's defaults; options and --config replace them.
 
 --rule KAFKA-20609 is for topics whose segments are copied to tiered storage, in releases after 4.3.1: there a segment
-with a time from the future expires by the modification time of its file. Give their local.retention.ms as
---retention-ms; a broker also waits until a segment is copied.
+with a time from the future expires by the modification time of its file.
+
+Where remote.storage.enable is true, local segments go by local.retention.ms and local.retention.bytes, or those of the
+topic if they are not set, once they are copied: with --remote, a segment that has no copy stays. What is in tiered
+storage alone goes by retention.ms and retention.bytes.
 
 A line on stderr says if segment.ms and the limits of timestamps can make segments of one message.
 """
@@ -138,13 +142,20 @@ def command(
     logs = open_logs(paths, topics=topics, partitions=partitions)
     if log_start_offset is not None and len(logs) != 1:
         raise click.UsageError(f"--log-start-offset needs one partition, found {len(logs)}")
-    configs = configs_of(logs, own, release)
-    for warning in dict.fromkeys(map(roll_warning, configs.values())):
+    try:
+        known = settings_by_topic(logs, own, release)
+    except ValueError as error:  # of tiered storage
+        raise click.UsageError(str(error)) from error
+    for warning in dict.fromkeys(roll_warning(config) for config, _ in known.values()):
         if warning is not None:
             note(warning)
+    for topic, local in dict.fromkeys((topic, found.local) for (_, topic), found in known.items()):
+        if local is not None:
+            hint = "" if reached_by_context().get("remote") else " (--remote shows which are)"
+            note(f"{topic} has tiered storage: its local segments go by {local}, once they are copied{hint}")
 
     rows, code = list[dict[str, Any]](), FINE
-    work = partial(rows_or_error, configs, now_ms, log_start_offset, FUTURE_BY_FILE in rules)
+    work = partial(rows_or_error, known, now_ms, log_start_offset, FUTURE_BY_FILE in rules)
     for log, found in on_each(logs, work, one_by_one, lambda amount: None, master=master):
         for one in found:
             if isinstance(one, KtsError):
@@ -167,7 +178,7 @@ def command(
 
 
 def rows_or_error(
-    configs: dict[tuple[str, str], LogConfig],
+    known: dict[tuple[str, str], KnownSettings],
     now_ms: int,
     log_start_offset: int | None,
     future_by_file: bool,
@@ -179,34 +190,51 @@ def rows_or_error(
     from kts.log.policies import RetentionPolicy
     from kts.segment.rereading import settled
 
-    config = configs[home_of(log), log.topic]
+    config, local = known[home_of(log), log.topic]
     limits = config.retention_ms, config.retention_bytes
     policy = RetentionPolicy(*limits, config.deletes, config.behaviour(), future_by_file)
+    of_local = None
+    if local is not None:
+        deletes = config.deletes or not config.cleanup_policy
+        limits = local.retention_ms, local.retention_bytes
+        of_local = RetentionPolicy(*limits, deletes, config.behaviour(), future_by_file, is_local=local.own)
     try:
-        yield settled(lambda: partition_rows(log, policy, config, now_ms, log_start_offset))
+        yield settled(lambda: partition_rows(log, policy, of_local, config, now_ms, log_start_offset))
     except KtsError as error:
         yield error
 
 
 def partition_rows(
-    log: PartitionLog, policy: RetentionPolicy, config: LogConfig, now_ms: int, log_start_offset: int | None
+    log: PartitionLog,
+    policy: RetentionPolicy,
+    of_local: RetentionPolicy | None,
+    config: LogConfig,
+    now_ms: int,
+    log_start_offset: int | None,
 ) -> list[dict[str, Any]]:
-    """The segments of a partition as rows for ``--json``."""
+    """The segments of a partition as rows for ``--json``; ``of_local`` is for those that are not read from a copy."""
     from kts.log import policies
 
     log = log.listed()
     facts = policies.facts_of(log, config.times, file_times=policy.future_by_file)
     if log_start_offset is not None:
         facts = facts._replace(log_start_offset=max(log_start_offset, facts.log_start_offset))
-    paths = [segment.path for segment in log.segments]
-    told = policies.outlook(facts, policy, now_ms)
-    return [
-        row_of(log, paths[number], one, now_ms, None if one.rule else policies.bytes_missing(facts, policy, number))
-        for number, one in enumerate(told)
+    segments = log.segments
+    copies = len(segments) if of_local is None else sum(segment.remote for segment in segments)
+    parts = [(facts, policy, range(copies))]  # what a policy looks at, and says something of
+    if of_local is not None:
+        here = facts._replace(segments=facts.segments[copies:], copied_until=log.copied_until)
+        parts.append((here, of_local, range(len(segments) - copies)))
+    found = [
+        (one, None if one.rule else policies.bytes_missing(of, rules, number))
+        for of, rules, numbers in parts
+        for number, one in enumerate(policies.outlook(of, rules, now_ms))
+        if number in numbers
     ]
+    return [row_of(log, segment.path, now_ms, *one) for segment, one in zip(segments, found, strict=True)]
 
 
-def row_of(log: PartitionLog, path: str, one: Outlook, now_ms: int, bytes_missing: int | None) -> dict[str, Any]:
+def row_of(log: PartitionLog, path: str, now_ms: int, one: Outlook, bytes_missing: int | None) -> dict[str, Any]:
     """A segment as a row for ``--json``."""
     return {
         "topic": log.topic,

@@ -155,6 +155,15 @@ class PartitionLog:
             return []
         return self._remote.hidden(local[0].base_offset, self._stated_epochs())
 
+    @property
+    def copied_until(self) -> int | None:
+        """Where the copies in tiered storage end; None if none is looked at, or there is no log directory."""
+        if self._remote is None or self.remote_alone:
+            return None
+        copies = self.hidden_copies()
+        local = self._local_segments()
+        return copies[-1][1] if copies else local[0].base_offset if local else None
+
     def tier_faults(self) -> list[Fault]:
         """What is wrong in tiered storage besides the segments of the log."""
         return [] if self._remote is None else list(self._remote.faults())

@@ -35,6 +35,7 @@ class LogFacts(NamedTuple):
     log_end_offset: int
     log_start_offset: int = 0
     high_watermark: int | None = None  # None: nothing is held back
+    copied_until: int | None = None  # where the copies in tiered storage end; None: none is needed, or it is not known
 
 
 class RetentionPolicy(NamedTuple):
@@ -45,6 +46,7 @@ class RetentionPolicy(NamedTuple):
     deletes: bool = True  # ``cleanup.policy`` contains ``delete``
     behaviour: Behaviour = DEFAULT
     future_by_file: bool = False  # a segment with a time from the future expires by its file's time (KAFKA-20609)
+    is_local: bool = False  # the limits are local.retention.ms and .bytes, of segments that tiered storage has, too
 
 
 class Outlook(NamedTuple):
@@ -98,14 +100,14 @@ def deletable(rule: str, log: LogFacts, policy: RetentionPolicy, now_ms: int) ->
     -----
     An empty last segment is never deleted. If all segments are deletable, the caller must roll a new one first.
 
-    Source: Log.deleteOldSegments (0.10.2), UnifiedLog.deletableSegments (3.9).
+    Source: Log.deleteOldSegments (0.10.2), UnifiedLog.deletableSegments, .isSegmentEligibleForDeletion (3.9).
     """
     segments = log.segments
     surplus = sum(segment.size_bytes for segment in segments) - policy.retention_bytes
     if (rule == SIZE and (policy.retention_bytes < 0 or surplus < 0)) or (rule == TIME and policy.retention_ms < 0):
         return 0
     for number, segment in enumerate(segments):
-        if _is_held(log, number):
+        if _is_held(log, number) or (rule != START and _lacks_copy(log, number)):
             return number
         if rule == START:
             take = not _last(log, number) and _end(log, number) <= log.log_start_offset
@@ -144,7 +146,7 @@ def kept_by_future(log: LogFacts, policy: RetentionPolicy, now_ms: int) -> Segme
     if TIME not in retention_rules(policy) or policy.retention_ms < 0:
         return None
     number = deletable(TIME, log, policy, now_ms)
-    if number == len(log.segments) or _is_held(log, number):
+    if number == len(log.segments) or _is_held(log, number) or _lacks_copy(log, number):
         return None
     segment = log.segments[number]
     return segment if segment.largest_timestamp_ms > now_ms else None
@@ -168,6 +170,7 @@ def outlook(log: LogFacts, policy: RetentionPolicy, now_ms: int) -> list[Outlook
             taken += [rule] * count
             left = without(left, count)
     taken = taken[: len(log.segments)]
+    copied = [] if log.copied_until is None else outlook(log._replace(copied_until=None), policy, now_ms)
     found: list[Outlook] = []
     latest: SegmentFacts | None = None
     expires_before = now_ms
@@ -181,10 +184,13 @@ def outlook(log: LogFacts, policy: RetentionPolicy, now_ms: int) -> list[Outlook
             expires = None
         else:
             expires = expires_before
-        why = (
-            _why_taken(rule_now, segment, policy, now_ms) if rule_now else _why_not(log, policy, now_ms, number, latest)
-        )
-        found.append(Outlook(segment, rule_now, expires, latest, why))
+        if rule_now:
+            why = _why_taken(rule_now, segment, policy, now_ms)
+        elif copied and copied[number].rule is not None:
+            why = _why_not_copied(log, number)
+        else:
+            why = _why_not(log, policy, now_ms, number, latest)
+        found.append(Outlook(segment, rule_now and _setting(rule_now, policy), expires, latest, why))
     return found
 
 
@@ -210,9 +216,26 @@ def _is_held(log: LogFacts, number: int) -> bool:
     return is_empty_last or (log.high_watermark is not None and log.high_watermark < _end(log, number))
 
 
+def _lacks_copy(log: LogFacts, number: int) -> bool:
+    """Whether tiered storage is to have a segment, and has no copy of it yet."""
+    return log.copied_until is not None and log.copied_until < _end(log, number)
+
+
+def _why_not_copied(log: LogFacts, number: int) -> str:
+    """Why a segment stays that would go if tiered storage had it and those before it."""
+    first = next(one for one in range(number + 1) if _lacks_copy(log, one))
+    lacks = "has no copy in tiered storage yet"
+    return f"it {lacks}" if first == number else f"waits for segment {log.segments[first].base_offset}, which {lacks}"
+
+
+def _setting(rule: str, policy: RetentionPolicy) -> str:
+    """The name of a rule's setting."""
+    return f"local.{rule}" if policy.is_local and rule != START else rule
+
+
 def _why_taken(rule: str, segment: SegmentFacts, policy: RetentionPolicy, now_ms: int) -> str:
     by_file = rule == TIME and _counts_by_file(segment, policy, now_ms)
-    return f"goes by {rule}{f' and the time of its file, by {FUTURE_BY_FILE}' if by_file else ''}"
+    return f"goes by {_setting(rule, policy)}{f' and the time of its file, by {FUTURE_BY_FILE}' if by_file else ''}"
 
 
 def _counts_by_file(segment: SegmentFacts, policy: RetentionPolicy, now_ms: int) -> bool:
@@ -229,7 +252,7 @@ def _why_not(log: LogFacts, policy: RetentionPolicy, now_ms: int, number: int, l
     if not policy.deletes:
         return "cleanup.policy has no delete"
     if policy.retention_ms < 0:
-        return "retention.ms is unlimited"
+        return f"{_setting(TIME, policy)} is unlimited"
     source = "modification time of its file" if latest.from_file else "timestamp"
     kept = now_ms < expires_ms(latest, policy, now_ms)
     if _counts_by_file(latest, policy, now_ms):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.golden import golden
 from support.processes.cli_runs import lines, run
+from support.tiered import names, session
 
 import kts
 import kts.times
@@ -103,14 +104,43 @@ def test_by_kafka_20609_a_segment_from_the_future_goes_by_its_files_time(tmp_pat
     assert by_file[first]["why"] == "goes by retention.ms and the time of its file, by KAFKA-20609"
 
 
-def test_limits_of_local_segments_are_told_where_they_are_not_applied() -> None:
+TIERED = ["--config", "remote.storage.enable=true", "--retention-ms", "-1", "--now", NOW]
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_the_local_retention_of_a_real_broker_left_stays(name: str) -> None:
+    """And with less it leaves what tiered storage does not have."""
+    of = session(name)
+    keys = [word for key, path in of.keys.items() for word in ("--remote-key", f"{key}={path}")]
+    for topic, told in of.meta["topics"].items():
+        assert told["configs"]["remote.storage.enable"] == "true"
+        limit = told["configs"]["local.retention.bytes"]
+        asked = ["retention", of.data, "--remote", of.remote, *keys, "--topic", topic, *TIERED, "--json", "--config"]
+        local = [row for row in lines(*asked, f"local.retention.bytes={limit}") if row["path"].startswith(str(of.data))]
+        assert local and {row["rule"] for row in local} <= {None, "log start offset"}
+        less = [row for row in lines(*asked, "local.retention.bytes=0") if row["path"].startswith(str(of.data))]
+        assert {row["rule"] for row in less} <= {None, "local.retention.bytes", "log start offset"}
+        for (own, number), log in of.open().items():
+            if own == topic and (until := log.copied_until) is not None:
+                mine = [row for row in less if row["partition"] == number]
+                ends = [*(row["segment"] for row in mine[1:]), log.log_end_offset]
+                assert [row["rule"] is not None for row in mine] == [end <= until for end in ends]
+
+
+def test_limits_of_local_segments_are_applied_and_told() -> None:
     orders = golden("demo", "orders")
-    tiered = ["--config", "remote.storage.enable=true", "--config", "local.retention.ms=1000"]
-    said = run("retention", orders.log_dir, "--now", NOW, *tiered).stderr
-    assert (
-        "orders has tiered storage, and its local segments have local.retention.ms=1000, which is not applied" in said
-    )
-    assert "tiered storage" not in run("retention", orders.log_dir, "--now", NOW, *tiered[2:]).stderr
+    local = ["--config", "local.retention.ms=1000"]
+    done = run("retention", orders.log_dir, *TIERED, *local)
+    told = "local.retention.ms=1000 and local.retention.bytes=-1, once they are copied (--remote shows which are)"
+    assert f"orders has tiered storage: its local segments go by {told}" in done.stderr
+    assert "goes by local.retention.ms" in done.stdout
+    for off in (["--config", "remote.storage.enable=false"], ["--config", "remote.log.copy.disable=true"]):
+        done = run("retention", orders.log_dir, *TIERED, *local, *off)
+        assert "tiered storage" not in done.stderr and "local" not in done.stdout
+    own = run("retention", orders.log_dir, *TIERED, "--retention-ms", "1d").stdout
+    assert "goes by retention.ms" in own and "local" not in own
+    said = run("retention", orders.log_dir, *TIERED, "--config", "local.retention.ms=x", code=2).stderr
+    assert "local.retention.ms: expected an integer, found 'x'" in said
 
 
 def test_bytes_and_the_log_start_offset_take_segments_too() -> None:

@@ -147,6 +147,30 @@ def test_how_many_bytes_are_missing_until_size_takes_a_segment() -> None:
     assert policies.deletable(SIZE, grown, RetentionPolicy(-1, 200), NOW) == 1
 
 
+def test_local_segments_go_once_tiered_storage_has_them() -> None:
+    log = facts((0, 10, 5), (10, 10, 6), (20, 10, 7), end=30)
+    policy = RetentionPolicy(1000, is_local=True)
+    for until, expected in ((0, 0), (10, 1), (29, 2), (30, 3), (None, 3)):
+        told = policies.outlook(log._replace(copied_until=until), policy, NOW)
+        assert [one.rule for one in told] == [f"local.{TIME}"] * expected + [None] * (3 - expected)
+        lacks = "has no copy in tiered storage yet"
+        whys = [f"it {lacks}", *[f"waits for segment {expected * 10}, which {lacks}"] * 2][: 3 - expected]
+        assert [one.why for one in told[expected:]] == whys
+    unlimited = policies.outlook(log._replace(copied_until=0), RetentionPolicy(-1, is_local=True), NOW)
+    assert {one.why for one in unlimited} == {"local.retention.ms is unlimited"}
+    by_size = policies.outlook(log._replace(copied_until=20), RetentionPolicy(-1, 0, is_local=True), NOW)
+    assert [one.rule for one in by_size] == [f"local.{SIZE}"] * 2 + [None]
+
+
+def test_a_higher_log_start_offset_needs_no_copy() -> None:
+    log = facts((0, 10, NOW), (10, 10, NOW), (20, 10, NOW), end=30, start=20)._replace(copied_until=0)
+    assert [one.rule for one in policies.outlook(log, RetentionPolicy(1000, is_local=True), NOW)] == [
+        START,
+        START,
+        None,
+    ]
+
+
 # --- roll -----------------------------------------------------------------------------------------
 
 
