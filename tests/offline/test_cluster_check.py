@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 from support.clusters import LOG, VERSIONS, cluster_of
+from support.golden import scaled
+from support.kafka.broker_play import PLAIN
+from support.kafka.brokers import kafka
+from support.kafka.cluster_play import CONFIGS, TOPICS
+from support.kafka.java_tools import JavaTools
+from support.kafka.jvm import require_java
 
 import kts
 from kts.cluster_records.layout import write_record
 from kts.offline.cluster_check import compacted, strays, verify_topic_ids
+from kts.offline.copy import copy
 from kts.offline.verify import verify
 
 OTHER_ID = "AAAAAAAAAAAAAAAAAAAABB"
@@ -97,3 +104,53 @@ def test_a_record_without_a_key_in_a_compacted_topic_is_found_by_a_deep_check(
     assert (found.path, found.position, found.offset, found.kind) == (str(segment), 0, 1, "key")
     assert found.message.startswith("records without a key in a compacted topic: 2 in this batch; ")
     assert [*verify(segment, deep=True)] == []  # files by name belong to no topic
+
+
+@pytest.mark.java
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS[-scaled(1, 2) :])
+def test_a_real_broker_sets_aside_what_is_found_and_opens_a_copy_with_the_id_that_was_lost(
+    version: str, tmp_path: Path
+) -> None:
+    """Two starts of a broker, 7 seconds: it says itself what becomes of the directory of a topic made again."""
+    require_java()
+    records = [[{"value": "dg=="}], [{"key": "aw==", "value": "dg=="}]]
+    with kafka(version, tmp_path) as (broker, client):
+        broker.start()
+        with JavaTools(version, broker.bootstrap, tmp_path) as tools:
+            client.ask("create", topics={"again": {}, "keyed": {}})
+            for topic in ("again", "keyed"):
+                client.ask("produce", topic=topic, groups=records, settings=PLAIN)
+            policy = ["--alter", "--add-config", "cleanup.policy=compact"]
+            assert not tools.ask(CONFIGS, "--entity-type", "topics", "--entity-name", "keyed", *policy)[0]
+            shutil.copytree(broker.partition("again"), tmp_path / "old")
+            assert not tools.ask(TOPICS, "--delete", "--topic", "again")[0]
+            client.ask("create", topics={"again": {}})
+        broker.stop()
+        data, old = broker.data, kts.open_partition(broker.partition("keyed")).topic_id
+        assert [(one.kind, one.offset) for one in verify(data, deep=True)] == [("key", 0)]
+        shutil.rmtree(broker.partition("again"))
+        shutil.copytree(tmp_path / "old", broker.partition("again"))
+        [found] = [
+            one for one in verify(data) if one.path.endswith(".metadata")
+        ]  # the indexes are those of before a stop
+        own, known = kts.open_partition(broker.partition("again")).topic_id, id_in(data, "again")
+        assert found.kind == "topic-id" and own != known
+        assert str(own) in found.message and str(known) in found.message
+        (broker.partition("keyed") / "partition.metadata").unlink()
+        data.rename(tmp_path / "own")
+        with pytest.warns(kts.KtsWarning) as told:
+            copy(tmp_path / "own", data)
+        assert [str(one.message).split(" has ")[0] for one in told] == [
+            str(tmp_path / "own/again-0"),
+            str(tmp_path / "own/keyed-0"),
+        ]
+        assert kts.open_partition(broker.partition("keyed")).topic_id == old
+        broker.start()
+        consumed = client.ask("consume", topic="keyed")["records"]
+        assert [one["offset"] for one in consumed] == [0, 1]
+        assert [path.name for path in data.glob("again-0.*-stray")] and client.ask("consume", topic="again")[
+            "records"
+        ] == []
+        assert not [*data.glob("keyed-0.*")]
+        broker.stop()
