@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .clusters import states_beside
+from .clusters import read_from, states_beside
 from .inputs import filter_options, json_option, open_logs, rows_of, tiered_paths_argument
-from .output import counted, expand_option, print_json, print_line, print_table, remark, show_bytes
+from .output import counted, expand_option, note, print_json, print_line, print_table, remark, show_bytes
 from .times import show_time, zone_option
 from .unstable import MOST_BYTES, print_open_transactions, unstable_of
 
@@ -65,9 +65,11 @@ def command(
     )
     if not per_segment:
         print_open_transactions(rows)
-        for row in rows:
-            if row["stray"] is not None:
-                print_line(f"{row['topic']}-{row['partition']} is {row['stray']}")
+        strays = [row for row in rows if row["stray"] is not None]
+        for row in strays:
+            print_line(f"{row['topic']}-{row['partition']} is {row['stray']}")
+        if strays:
+            note(f"strays are told by {', '.join(dict.fromkeys(map(read_from, states.values())))}")
     total = sum(row["sizeInBytes"] for row in rows)
     topics_there = counted(len({row["topic"] for row in rows}), "topic")
     remark(f"{topics_there}, {counted(len(logs), 'partition')}, {show_bytes(total)} of .log files")

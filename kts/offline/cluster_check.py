@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from kts.cluster_records.state import ClusterState
 from kts.dataset.partition import PartitionLog
 from kts.dataset.placement import home_of, id_of, settings_of, stray
+from kts.errors import LogStorageError
 from kts.offline.findings import Violation
 from kts.segment import checkpoints, names
 
@@ -31,7 +33,10 @@ def strays(logs: Iterable[PartitionLog], states: States) -> Iterator[tuple[Parti
     """Yield the partitions that are not the cluster's, or not there any more, and why; not those with another id."""
     for log in logs:
         state = None if log.lone or log.remote_alone else states.get(home_of(log))
-        if state is not None and (why := stray(state, log)) is not None and not _differ(*_ids(log, states)):
+        why = None
+        with suppress(LogStorageError):  # of partition.metadata, whose own check tells it
+            why = None if state is None or _differ(*_ids(log, states)) else stray(state, log)
+        if why is not None:
             yield log, why
 
 
@@ -48,9 +53,11 @@ def compacted(logs: Iterable[PartitionLog], states: States) -> frozenset[str]:
 
 
 def _ids(log: PartitionLog, states: States) -> tuple[str | None, str | None]:
-    """The topic's id as the partition has it, where it is not malformed, and as the cluster has it."""
-    known = id_of(states, log)
-    return None if known is None else checkpoints.read_topic_id(log.path, log.source), known
+    """The topic's id as the partition has it, where it can be read, and as the cluster has it."""
+    own, known = None, id_of(states, log)
+    with suppress(LogStorageError):
+        own = None if known is None else checkpoints.read_topic_id(log.path, log.source)
+    return own, known
 
 
 def _differ(own: str | None, known: str | None) -> bool:

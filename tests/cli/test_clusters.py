@@ -40,7 +40,9 @@ def test_ls_marks_partitions_that_are_not_the_clusters(home: Path) -> None:
     assert found["gone-0"]["stray"] == "stray: the cluster has no topic of this name"
     again = f"stray: the topic was made again, with id {state.topic('clicks').topic_id}; this one had {OTHER_ID}"
     assert found["clicks-0"]["stray"] == again
-    assert f"clicks-0 is {again}" in run("ls", home).stdout
+    done = run("ls", home)
+    assert f"clicks-0 is {again}" in done.stdout
+    assert f"strays are told by {home}/__cluster_metadata-0 (offset " in done.stderr
     assert "is stray" not in run("ls", home, "--topic", "orders", "--partition", 0).stdout
 
 

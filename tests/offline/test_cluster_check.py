@@ -70,6 +70,13 @@ def test_a_malformed_id_is_one_fault(home: Path) -> None:
         assert [one.kind for one in verify(home)] == ["partition-metadata"]
 
 
+def test_an_id_that_cannot_be_read_is_one_fault(home: Path) -> None:
+    partition(home / "orders-0", id_in(home, "orders"), [b"k"])
+    (home / "orders-0/partition.metadata").unlink()
+    (home / "orders-0/partition.metadata").mkdir()
+    assert [one.kind for one in verify(home)] == ["unreadable"]
+
+
 def test_strays_are_told_and_are_no_faults(home: Path) -> None:
     partition(home / "orders-3", id_in(home, "orders"), [b"k"])
     partition(home / "gone-0", OTHER_ID, [b"k"])
