@@ -35,7 +35,8 @@ Examples:
   kts sync DIR lake.db.state --catalog lake.sqlite --mode latest
 
 With --catalog, TABLE is an Iceberg table as Spark names it: catalog, namespace, name. The catalog is an SQLite file
-that Iceberg's JdbcCatalog opens too; the table and the file are made if they are missing. Without it, TABLE is a folder
+that Iceberg's JdbcCatalog opens too, a URI (https:// for REST, thrift:// for Hive), or the name of one in
+.pyiceberg.yaml; the table and the file are made if they are missing. Without it, TABLE is a folder
 of Parquet files (day=2026-01-01/part-...) with a ledger, _kts/ledger.json; write ./NAME if the name has a dot.
 
 Each run adds what is new since the last one. Rows and the offset of the next record of each partition are one commit:

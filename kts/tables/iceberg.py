@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kts.dataset.increments import Offsets
+from kts.dataset.options import Path
 from kts.errors import KtsError, LogStorageError
 from kts.remote import aws
 from kts.remote.buckets import TIME_LIMIT_S
@@ -31,7 +33,13 @@ PROPERTIES = {"commit.retry.num-retries": "0"}
 # pyiceberg reads the bounds of a column as Python's times.
 NO_BOUNDS = {"write.metadata.metrics.column.timestamp": "counts"}
 MODE = "kts.mode"  # of a table of the latest state: latest
+DAYS = ((DAY, "identity"),)
 ATTEMPTS = 20  # against programs that rewrite or expire what is there
+
+_FIELD = re.compile(
+    r"(?P<column>\w+)"
+    r"|(?P<transform>year|month|day|hour|bucket|truncate)\((?:(?P<width>[1-9][0-9]{0,8}) *, *)?(?P<of>\w+)\)"
+)
 
 
 def identifier_of(table: str) -> list[str]:
@@ -45,34 +53,63 @@ def identifier_of(table: str) -> list[str]:
     return parts
 
 
-def open_catalog(name: str, path: str, warehouse: str | None = None) -> Catalog:
-    """The catalog in an SQLite file, as Iceberg's JdbcCatalog keeps it; the file is made if it is missing.
+def open_catalog(name: str, given: Path | Catalog, warehouse: str | None = None) -> Catalog:
+    """The catalog that is named.
 
     Parameters
     ----------
     name : str
-        The catalog's name, by which Spark knows it too: the tables in the file belong to names.
+        The catalog's name, by which Spark knows it too: tables belong to names.
+    given : path, str or pyiceberg.catalog.Catalog
+        An SQLite file, as Iceberg's JdbcCatalog keeps it, which is made if it is missing; a URI; or the name of a
+        catalog of pyiceberg's configuration (``.pyiceberg.yaml``, ``PYICEBERG_CATALOG__...``).
     warehouse : str, optional
-        Where new tables lie; None is the folder ``warehouse`` beside the file.
+        Where new tables lie; for a file, None is the folder ``warehouse`` beside it.
+
+    Raises
+    ------
+    ValueError
+        The catalog has another name than the table says, or a word names neither a file nor a configured catalog.
     """
     try:
+        from pyiceberg.catalog import Catalog, list_catalogs, load_catalog
         from pyiceberg.catalog.sql import SqlCatalog
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"Iceberg tables need {error.name}: pip install 'kafka-timestamps[tables]'", name=error.name
         ) from error
-    path = addresses.absolute(path)
+    if isinstance(given, Catalog):
+        if given.name != name:
+            raise ValueError(f"table: expected one of the catalog {given.name}, found {name}")
+        return given
+    told = os.fspath(given)
+    waits = {"s3.connect-timeout": str(CONNECT_S), "s3.request-timeout": str(REQUEST_S)}
+    access = {"s3.endpoint": aws.s3_endpoint(), "s3.region": aws.region()}
+    more = waits | ({} if warehouse is None else {"warehouse": warehouse})
+    if "://" in told:
+        with errors_of_libraries(told):
+            return load_catalog(name, uri=told, **more)
+    if not os.path.exists(told) and re.fullmatch(r"[\w-]+", told):
+        if told not in (known := list_catalogs()):
+            shown = ", ".join(known) or "none"
+            raise ValueError(
+                f"catalog: expected an SQLite file (./{told} makes one), a URI, or a catalog of .pyiceberg.yaml (found"
+                f" {shown}), found {told}"
+            )
+        if told != name:
+            raise ValueError(f"table: expected one of the catalog {told}, found {name}")
+        with errors_of_libraries(told):
+            return load_catalog(name, **more)
+    path = addresses.absolute(told)
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, "there is no such folder for the catalog's file", folder)
     where = warehouse or os.path.join(folder, "warehouse")
     if addresses.scheme_of(where) is None:
         where = f"file://{addresses.absolute(where)}"
-    access = {"s3.endpoint": aws.s3_endpoint(), "s3.region": aws.region()}
-    waits = {"s3.connect-timeout": str(CONNECT_S), "s3.request-timeout": str(REQUEST_S)}
-    given = waits | {key: value for key, value in access.items() if value is not None}
+    given_access = more | {key: value for key, value in access.items() if value is not None} | {"warehouse": where}
     with errors_of_libraries(path):
-        return SqlCatalog(name, uri=f"sqlite:///{path}", warehouse=where, **given)
+        return SqlCatalog(name, uri=f"sqlite:///{path}", **given_access)
 
 
 @contextmanager
@@ -94,9 +131,39 @@ def errors_of_libraries(where: str) -> Iterator[None]:
     except Exception as error:  # libraries raise what they like
         raise LogStorageError(
             f"{where}: pyiceberg could not read or write the table: {type(error).__name__}: {error!s:.1000}; check its"
-            " warehouse, what gives access to it, and the catalog's file",
+            " warehouse, what gives access to it, and the catalog",
             errno=getattr(error, "errno", None) or errno.EIO,
         ) from error
+
+
+def partition_fields(given: Sequence[str] | None, schema: pa.Schema) -> Sequence[tuple[str, str]]:
+    """The columns by which a table is partitioned, each with its transform as Iceberg spells it.
+
+    Raises
+    ------
+    ValueError
+        A text is neither a column nor a transform of one.
+    """
+    if not given:
+        return DAYS
+    found = []
+    for text in given:
+        known = _FIELD.fullmatch(text.strip())
+        column = "" if known is None else known["column"] or known["of"]
+        if known is None or column not in schema.names:
+            raise ValueError(
+                f"partition_by: expected a column, or year, month, day or hour(timestamp), bucket(16, key) or"
+                f" truncate(4, topic), found {text!r}; columns are {', '.join(schema.names)}"
+            )
+        width = "" if known["width"] is None else f"[{known['width']}]"
+        found.append((column, f"{known['transform'] or 'identity'}{width}"))
+    return found
+
+
+def _field_name(column: str, transform: str) -> str:
+    """The name of a partition field, as Spark names it."""
+    kind = transform.partition("[")[0]
+    return column if kind == "identity" else f"{column}_{'trunc' if kind == 'truncate' else kind}"
 
 
 class IcebergTable(Known):
@@ -141,19 +208,22 @@ class IcebergTable(Known):
         stated: bool = False,
         seconds: float = TIME_LIMIT_S,
         buckets: int | None = None,
+        partition_by: Sequence[tuple[str, str]] = DAYS,
     ) -> None:
         from pyarrow import fs
 
         self.name = ".".join((catalog.name, *identifier))
         self._limit, self._threads = Limit(seconds), Threads("kts-table")
         leave_at_end(fs.ensure_s3_finalized)
-        self._table, created = self._within(partial(_existing, catalog, identifier, schema, buckets))
+        by = partition_by if buckets is None else [("key", f"bucket[{buckets}]")]
+        more = {} if buckets is None else {MODE: "latest"}
+        self._table, created = self._within(partial(_existing, catalog, identifier, schema, by, more))
         if (MODE in self._table.properties) != (buckets is not None):
             raise other_mode(self.name, is_state=buckets is None)
         self.created = self._table.location() if created else None
         self.schema = agreed_schema(self.name, self._table.schema().as_arrow(), schema)
-        by = {self._table.schema().find_column_name(one.source_id) for one in self._table.spec().fields}
-        if "timestamp" in by:  # pyiceberg spells the names of such partitions with Python's times
+        parts = {self._table.schema().find_column_name(one.source_id) for one in self._table.spec().fields}
+        if "timestamp" in parts:  # pyiceberg spells the names of such partitions with Python's times
             self.times_ms = FIRST_MS, LAST_MS
         self.learn(self._find, stated)
 
@@ -175,6 +245,15 @@ class IcebergTable(Known):
             except LogStorageError:
                 return
             yield _snapshots(metadata)
+
+    def _has(self, state: TableState) -> bool:
+        """Whether the table has a commit whose answer was an error, or another program's of the same offsets."""
+        try:
+            self._within(self._table.refresh)
+            found, _ = self._find()
+        except LogStorageError:
+            return False
+        return found == state != self._found
 
     def append(self, rows: pa.Table, offsets: Offsets) -> None:
         """Add rows and set the offsets in one commit."""
@@ -201,13 +280,16 @@ class IcebergTable(Known):
                 commit()
             except LogStorageError as error:
                 if not isinstance(error.__cause__, CommitFailedException):
+                    if self._has(state):  # the answer was lost on its way, not the commit
+                        break
                     raise
                 self._within(self._table.refresh)
                 self.check_race(self._find)
             else:
-                self.committed(state)
-                return
-        raise KtsError(f"{self.name}: in {ATTEMPTS} attempts another program committed first each time; run again")
+                break
+        else:
+            raise KtsError(f"{self.name}: in {ATTEMPTS} attempts another program committed first each time; run again")
+        self.committed(state)
 
 
 def _set_properties(table: Table, missing: dict[str, str]) -> None:
@@ -223,26 +305,27 @@ def _commit(table: Table, rows: pa.Table, state: TableState) -> None:
 
 
 def _existing(
-    catalog: Catalog, identifier: tuple[str, ...], schema: pa.Schema, buckets: int | None
+    catalog: Catalog,
+    identifier: tuple[str, ...],
+    schema: pa.Schema,
+    partition_by: Sequence[tuple[str, str]],
+    more: Mapping[str, str],
 ) -> tuple[Table, bool]:
-    """The table, made if it is missing: partitioned by day, or by buckets of keys; and whether it was made."""
-    from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+    """The table, made if it is missing, with partition fields and with more properties; and whether it was made."""
+    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+    from pyiceberg.transforms import parse_transform
 
     try:
         return catalog.load_table(identifier), False
     except NoSuchTableError:
         catalog.create_namespace_if_not_exists(identifier[:-1])
-    properties = PROPERTIES | table_properties(TableState(), None) | ({} if buckets is None else {MODE: "latest"})
+    properties = PROPERTIES | table_properties(TableState(), None) | dict(more)
     try:
         creation = catalog.create_table_transaction(identifier, schema, properties=properties)
         with creation, creation.update_spec() as partitioning:
-            if buckets is None:
-                partitioning.add_identity(DAY)
-            else:
-                from pyiceberg.transforms import BucketTransform
-
-                partitioning.add_field("key", BucketTransform(buckets), "key_bucket")
-    except TableAlreadyExistsError:  # made by another program meanwhile
+            for column, transform in partition_by:
+                partitioning.add_field(column, parse_transform(transform), _field_name(column, transform))
+    except (CommitFailedException, TableAlreadyExistsError):  # made by another program meanwhile
         return catalog.load_table(identifier), False
     return catalog.load_table(identifier), True
 

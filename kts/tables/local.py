@@ -11,7 +11,7 @@ from kts.dataset.options import Path
 from kts.options import takes_only
 from kts.remote.buckets import TIME_LIMIT_S, time_limit
 from kts.tables.folder import FolderTable, is_folder_table
-from kts.tables.iceberg import IcebergTable, identifier_of, open_catalog
+from kts.tables.iceberg import IcebergTable, identifier_of, open_catalog, partition_fields
 from kts.tables.latest import KeyedTable, StateRun, state_schema
 from kts.tables.options import LocalSyncOptions
 from kts.tables.run import Run, Synced, Target, source_of
@@ -59,6 +59,9 @@ def sync(asked: LocalSyncOptions) -> Synced:
         raise ValueError("warehouse: give catalog as well; without it the table is a folder")
     if asked.catalog is None:
         _check_folder(asked.table)
+    if asked.partition_by and (asked.catalog is None or asked.mode == "latest"):
+        what = "a folder has days" if asked.catalog is None else "a table of the latest state has buckets of keys"
+        raise ValueError(f"partition_by: it is for Iceberg tables of all records, and {what}: leave it out")
     if asked.mode != "latest" and asked.buckets is not None:
         raise ValueError("buckets: they are those of a table of the latest state; give mode latest as well")
     if asked.mode == "latest":
@@ -84,7 +87,8 @@ def _check_folder(table: Path) -> None:
 def _target(table: str, asked: LocalSyncOptions, schema: pa.Schema) -> Target:
     if asked.catalog is None:
         return FolderTable(table, schema, stated=asked.from_offsets is not None)
-    return IcebergTable(*_in_catalog(table, asked.catalog, asked), schema, **_stated(asked))
+    place = _in_catalog(table, asked.catalog, asked)
+    return IcebergTable(*place, schema, partition_by=partition_fields(asked.partition_by, schema), **_stated(asked))
 
 
 def _state_table(table: str, asked: LocalSyncOptions, schema: pa.Schema) -> KeyedTable:
@@ -94,10 +98,10 @@ def _state_table(table: str, asked: LocalSyncOptions, schema: pa.Schema) -> Keye
     return StateIceberg(*place, schema, buckets=asked.buckets, **_stated(asked))
 
 
-def _in_catalog(table: str, path: Path, asked: LocalSyncOptions) -> tuple[Catalog, tuple[str, ...]]:
+def _in_catalog(table: str, catalog: Path | Catalog, asked: LocalSyncOptions) -> tuple[Catalog, tuple[str, ...]]:
     name, *identifier = identifier_of(table)
     where = None if asked.warehouse is None else os.fspath(asked.warehouse)
-    return open_catalog(name, os.fspath(path), where), tuple(identifier)
+    return open_catalog(name, catalog, where), tuple(identifier)
 
 
 def _stated(asked: LocalSyncOptions) -> dict[str, Any]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING
 
 from kts.dataset.options import ISOLATIONS, LogOptions, Path, ScanOptions
-from kts.options import FLAG, MOMENT, PATH, Bytes, Choice, Kind, Number, option, same
+from kts.options import FLAG, MOMENT, PATH, Bytes, Choice, FilePath, Kind, Number, Several, option, same
 from kts.times import Time
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
 
 COMMIT_BYTES = 256 << 20
 MODES = ("append", "latest")
@@ -80,12 +84,17 @@ class LocalSyncOptions(SyncOptions):
 
     Parameters
     ----------
-    catalog : path, optional
-        The SQLite file of an Iceberg catalog. It is for ``pyiceberg`` here and for Iceberg's JdbcCatalog in Spark.
-        Without it the table is a folder of Parquet files; a text with a dot and without a ``/`` is refused then,
+    catalog : path, str or pyiceberg.catalog.Catalog, optional
+        The Iceberg catalog: an SQLite file, a URI, or the name of a catalog of ``.pyiceberg.yaml``. The file, which is
+        made if it is missing, is for ``pyiceberg`` here and for Iceberg's JdbcCatalog in Spark. A URI is that of a REST
+        catalog (``https://``), of Hive's metastore (``thrift://``) or of a database (``postgresql://``). Without
+        ``catalog`` the table is a folder of Parquet files; a text with a dot and without a ``/`` is refused then,
         because it may be the name of an Iceberg table.
     warehouse : path, optional
-        Where a new table lies; without it, in ``warehouse`` beside the file of the catalog.
+        Where a new table lies; without it, where the catalog says, or in ``warehouse`` beside its file.
+    partition_by : list of str, optional
+        How a new Iceberg table is partitioned: columns, or Iceberg's transforms of them, as ``hour(timestamp)``,
+        ``bucket(16, key)``, ``truncate(4, topic)``. Without it ``day``. A table that is there keeps its own.
     mode : str
         ``append`` adds a row for each record. With ``latest`` a table has a row for each key, which has its newest
         record: each run is one commit that adds, replaces and removes rows. It has no column ``day``.
@@ -98,9 +107,10 @@ class LocalSyncOptions(SyncOptions):
         Called with the number of offsets that were read.
     """
 
-    catalog: Path | None = option(None, PATH, command=True)
+    catalog: Path | Catalog | None = option(None, FilePath("FILE|URI|NAME"), command=True)
     warehouse: Path | None = option(None, PATH, command=True)
     threads: int = same(ScanOptions, "threads")
+    partition_by: Sequence[str] | None = option(None, Several(str, "FIELD"), command=True)
     mode: str = option("append", Choice(MODES), command=True)
     buckets: int | None = option(None, Number(1, MOST_BUCKETS), command=True)
     commit_bytes: int = option(COMMIT_BYTES, Bytes(), command=True)

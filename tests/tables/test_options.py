@@ -11,7 +11,7 @@ from kts.tables import sync
 
 BOTH = """path table topics partitions storage_options remote remote_options isolation to_end fail_on_data_loss on_error
     from_offsets value_format value_schema registry plausible_from plausible_to unit max_days""".split()
-LOCAL = "catalog warehouse threads mode buckets commit_bytes progress".split()
+LOCAL = "catalog warehouse threads partition_by mode buckets commit_bytes progress".split()
 
 
 def test_sync_takes_these_arguments_by_name() -> None:
