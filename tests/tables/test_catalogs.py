@@ -19,7 +19,7 @@ import kts
 from kts.errors import LogLockedError, LogStorageError
 from kts.tables import sync
 
-pytestmark = pytest.mark.filterwarnings("ignore:records without a key:kts.KtsWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:records without a key:kts.KtsWarning")]
 NAMES = ["topic", "partition", "offset", "key", "value"]
 
 

@@ -65,6 +65,7 @@ def grow(folder: Path, rng: random.Random, keys: int = 60) -> None:
             log.append_as_follower(sent + kts.encode(marker, base_offset=end + count, control=True, **owner))
 
 
+@pytest.mark.slow
 @BOTH
 def test_after_each_run_the_table_has_the_latest_state(tmp_path: Path, catalog: bool, rng: random.Random,
                                                        monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
@@ -186,6 +187,7 @@ class Stop(BaseException):
     pass
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_run_that_ends_before_any_step_is_whole_or_not_there(
     tmp_path: Path, catalog: bool, rng: random.Random, monkeypatch: pytest.MonkeyPatch

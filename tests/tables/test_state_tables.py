@@ -46,6 +46,7 @@ def by_position(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("by_position")
+@pytest.mark.slow
 def test_few_changes_keep_the_files_until_there_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_tables, "MOST_FILES", 4)
     append(tmp_path, range(KEYS), b"0")
@@ -128,6 +129,7 @@ def test_a_program_that_rewrites_the_table_meanwhile_disturbs_nothing(
 
 
 @pytest.mark.usefixtures("by_position")
+@pytest.mark.slow
 def test_columns_of_the_owner_keep_their_values(tmp_path: Path) -> None:
     append(tmp_path, range(KEYS), b"0")
     synced(tmp_path)
