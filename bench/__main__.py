@@ -69,7 +69,9 @@ def pipeline(report: Report, settings: Settings) -> None:
 def of_tables(report: Report, settings: Settings) -> None:
     """A topic that becomes a table, and the latest state of one."""
     tables.run(report, settings.bytes, settings.seed, settings.rounds, SCRATCH / "tables")
-    latest_state.run(report, settings.bytes * 10 // 32, settings.seed, settings.rounds, SCRATCH / "latest")
+    records = settings.bytes * 10 // 32
+    latest_state.run(report, records, settings.seed, settings.rounds, SCRATCH / "latest")
+    latest_state.run_tables(report, records, settings.seed, SCRATCH / "state")
 
 
 def both_threads(report: Report, settings: Settings) -> None:

@@ -34,7 +34,7 @@ NO_SECRET = bytes(16)  # of SipHash: a key has the same bucket in each run
 STATE = "state.parquet"
 FEW_ROWS = 10_000  # of a bucket, which are always written again
 MOST_FILES = 8  # of a bucket, before it is written again
-MOST_DELETED = 10  # one row of so many
+MOST_DELETED = 50  # one row of so many: readers look at each row of a file that has some
 
 
 class StateFile(NamedTuple):
@@ -164,7 +164,7 @@ class StateIceberg(IcebergTable):
         Notes
         -----
         The files of a bucket are written again, unless few of its rows change: then a file has the new rows, and
-        another the positions of the old ones, until there are ``MOST_FILES`` files or a tenth of the rows is deleted.
+        another the positions of the old ones, until there are ``MOST_FILES`` files or a part of the rows is deleted.
         """
         state = self.state(offsets)
         done, files = Changed(), _Files()

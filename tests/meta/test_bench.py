@@ -157,13 +157,13 @@ def test_tables_are_measured_beside_the_writers_of_their_sinks(tmp_path: Path) -
 
 def test_the_latest_state_is_measured_with_its_memory(tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; from bench import latest_state; from bench.table import Report;"
-    code += (
-        "report = Report(); latest_state.run(report, 5000, 1, 1, Path(sys.argv[1])); report.write(Path(sys.argv[2]))"
-    )
+    code += "report, scratch = Report(), Path(sys.argv[1]); latest_state.run(report, 5000, 1, 1, scratch);"
+    code += "latest_state.run_tables(report, 5000, 1, scratch); report.write(Path(sys.argv[2]))"
     command = [sys.executable, "-c", code, str(tmp_path / "scratch"), str(tmp_path / "results.md")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    [made] = tables((tmp_path / "results.md").read_text(encoding="utf-8")).values()
+    made, kept = tables((tmp_path / "results.md").read_text(encoding="utf-8")).values()
+    assert [line[1] for line in kept] == ["5,000", "1", "1", "500", "5,000"]
     assert [(line[0], int(line[1].replace(",", "")) > 1000) for line in made] == [("5,000", False), ("5,000", True)]
 
 
