@@ -43,6 +43,7 @@ def files(folder: Path) -> tuple[int, int]:
 def by_position(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tables keep their files, too."""
     monkeypatch.setattr(state_tables, "FEW_ROWS", 10)
+    monkeypatch.setattr(state_tables, "MOST_DELETED", 5)
 
 
 @pytest.mark.usefixtures("by_position")
