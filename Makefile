@@ -18,7 +18,7 @@ comma := ,
 EXTRAS := $(if $(JDK),spark$(comma))plot,test,bench
 INSTALLED := .venv/.installed-$(if $(JDK),with,without)-spark
 BUILT := .venv/.built
-SOURCES := setup.py $(wildcard kts/*.pyx kts/*.pxd kts/proposals/options/*.pyx kts/tables/*.pyx kts/native/*.[ch])
+SOURCES := setup.py $(wildcard kts/*.pyx kts/*.pxd kts/avro/*.pyx kts/proposals/options/*.pyx kts/tables/*.pyx kts/native/*.[ch])
 
 # What `make sanitize` leaves out besides Java: other processes and libraries, and memory as it is without a sanitizer.
 SANITIZE_SKIPS := tests/spark tests/cli tests/meta tests/testing tests/dataset/test_memory.py \

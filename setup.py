@@ -51,7 +51,8 @@ class BuildExtensions(build_ext):
         super().build_extensions()
 
 
-NATIVE = sorted(glob("kts/native/*.c"))
+AVRO = "kts/native/avro.c"
+NATIVE = sorted({*glob("kts/native/*.c")} - {AVRO})
 HEADERS = sorted(glob("kts/native/*.h"))
 
 
@@ -68,6 +69,7 @@ setup(
         [
             extension("_codec", NATIVE),
             extension("_timeindex", []),
+            extension("avro._datum", [AVRO]),
             extension("tables._values", []),
             extension("proposals.options._messages", ["kts/native/crc.c"]),
         ],

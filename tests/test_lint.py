@@ -43,7 +43,7 @@ ROOMS = [
         "kts.options",
     ],
     ["kts._codec", "kts._timeindex", "kts.protocol"],
-    ["kts.codec", "kts.cluster_records", "kts.coordinator_records", "kts.store"],
+    ["kts.avro", "kts.codec", "kts.cluster_records", "kts.coordinator_records", "kts.store"],
     ["kts.segment"],
     ["kts.remote"],
     ["kts.dataset"],

@@ -20,7 +20,7 @@ from kts import _timeindex
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
-MODULES = ["_codec", "_timeindex", "proposals.options._messages", "tables._values"]
+MODULES = ["_codec", "_timeindex", "avro._datum", "proposals.options._messages", "tables._values"]
 MADE_BY_CYTHON = [r"[\w.]+\._\w+\.__test__", r"[\w.]+\._\w+\.__(reduce|setstate)_cython__"]
 
 

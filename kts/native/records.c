@@ -1,4 +1,5 @@
 #include "records.h"
+#include "utf8.h"
 
 static int bad_varint(struct kts_error *err, int status, int64_t most, int64_t left) {
     if (status == KTS_VARINT_LONG)
@@ -8,68 +9,9 @@ static int bad_varint(struct kts_error *err, int status, int64_t most, int64_t l
 
 /* --- headers --------------------------------------------------------------------------------------------- */
 
-/* Size of the well-formed sequence at p (2 to 4; a lead byte above 7f), or minus the size of the ill-formed part that one
- * U+FFFD replaces (Unicode's maximal subpart, except for surrogates; as in Java). */
-static int utf8_step(const uint8_t *p, int64_t n) {
-    const uint8_t b = p[0];
-    uint8_t low = 0x80, high = 0xBF;
-    int need, i;
-    if (b >= 0xC2 && b <= 0xDF) {
-        need = 2;
-    } else if (b >= 0xE0 && b <= 0xEF) {
-        need = 3;
-        if (b == 0xE0)
-            low = 0xA0;
-        else if (b == 0xED)
-            high = 0x9F;
-    } else if (b >= 0xF0 && b <= 0xF4) {
-        need = 4;
-        if (b == 0xF0)
-            low = 0x90;
-        else if (b == 0xF4)
-            high = 0x8F;
-    } else {
-        return -1;
-    }
-    if (b == 0xED && n > 1 && p[1] >= 0xA0 && p[1] <= 0xBF)
-        return n > 2 && p[2] >> 6 == 2 ? -3 : -2; /* a surrogate: one U+FFFD for all of it, as in Java */
-    for (i = 1; i < need; i++) {
-        if (i >= n || p[i] < low || p[i] > high)
-            return -i;
-        low = 0x80;
-        high = 0xBF;
-    }
-    return need;
-}
-
-/* Length of the longest valid UTF-8 prefix. */
-static int64_t utf8_valid(const uint8_t *p, int64_t n) {
-    int64_t i = 0;
-    uint64_t eight;
-    int step;
-    while (i < n) {
-        if (n - i >= 8) {
-            memcpy(&eight, p + i, 8);
-            if ((eight & 0x8080808080808080u) == 0) {
-                i += 8;
-                continue;
-            }
-        }
-        if (p[i] < 0x80) {
-            i += 1;
-            continue;
-        }
-        step = utf8_step(p + i, n - i);
-        if (step < 2)
-            return i;
-        i += step;
-    }
-    return n;
-}
-
 /* Header key `row` as UTF-8; there is room for three bytes for each of its bytes. */
 static inline void put_header_key(struct kts_text *t, int64_t row, const uint8_t *p, int64_t n, const uint8_t *reach) {
-    int64_t good = utf8_valid(p, n);
+    int64_t good = kts_utf8_valid(p, n);
     uint8_t *to;
     int step;
     if (good == n) {
@@ -77,13 +19,13 @@ static inline void put_header_key(struct kts_text *t, int64_t row, const uint8_t
     } else {
         to = t->data.p + t->size;
         while (n > 0) {
-            good = utf8_valid(p, n);
+            good = kts_utf8_valid(p, n);
             memcpy(to, p, (size_t)good);
             to += good;
             p += good;
             n -= good;
             if (n > 0) {
-                step = utf8_step(p, n);
+                step = kts_utf8_step(p, n);
                 *to++ = 0xEF;
                 *to++ = 0xBF;
                 *to++ = 0xBD;
