@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from io import BytesIO
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,47 +15,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kts.arguments import INT32_MAX
+from kts.avro._datum import NO_ID
+from kts.avro.decoding import HEADER as REGISTRY_HEADER
+from kts.avro.decoding import NO_HEADER, AvroReader, AvroSchema, ids_by_prefix
+from kts.avro.resolution import MOST_FIELDS, Resolved
+from kts.avro.schema import loaded
 from kts.errors import InvalidRecordError, LogStorageError
 from kts.segment.rereading import warn
 from kts.store.source import source_of
-from kts.tables._values import AVRO_KINDS, KINDS, TAKES, AvroPlan, JsonPlan
+from kts.tables._values import KINDS, TAKES, JsonPlan
 
-MOST_FIELDS = 10_000  # of a schema, each as often as references and names repeat it
 MOST_ITEMS = 100  # of lists within a field, such as an enum, that count as one field more
 MOST_LETTERS = 1000  # of a field's path that count as one field more
 MOST_DEPTH = 50  # of a column within columns
-MOST_DIGITS = 38  # of a decimal
 FEW = 1024  # rows that are parsed together where some are refused
-REGISTRY_MAGIC = 0  # the first byte of a value whose schema is in a registry; then come four bytes of the schema's id
-REGISTRY_HEADER = 5
+REGISTRY_MAGIC = 0  # the first byte of a value whose schema is in a registry
 ID_HEADER = "__value_schema_id"  # of a record: REGISTRY_MAGIC and an id, or GUID_MAGIC and the 16 bytes of a GUID
 GUID_MAGIC = 1
 GUID_HEADER = 17
-OF_COLUMN = -1  # instead of an id: the schema of the column
+OF_COLUMN = NO_ID  # instead of an id: the schema of the column
 OTHER_CONTEXT = ":."  # begins a subject of another context than the registry's own: it has ids of its own
 RECORD = ("offset", "key", "value")
 Versions = dict[tuple[str, int], Any]  # what a registry was told of each version of a subject
-LOGICAL_TYPES = {  # by the type below and the logical type
-    ("int", "date"): pa.date32(),
-    ("int", "time-millis"): pa.time64("us"),
-    ("long", "time-micros"): pa.time64("us"),
-    ("long", "timestamp-millis"): pa.timestamp("us", tz="UTC"),
-    ("long", "timestamp-micros"): pa.timestamp("us", tz="UTC"),
-    ("long", "local-timestamp-millis"): pa.timestamp("us"),
-    ("long", "local-timestamp-micros"): pa.timestamp("us"),
-}
-OURS = "kts-"  # begins the names by which fastavro knows our readers of times
-DAY_US = 86_400_000_000
-AVRO_TYPES = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "string": pa.string(),
-}
-NAMED = ("record", "error", "enum", "fixed")  # kinds of Avro that have a name
 JSON_TYPES = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 JSON_NAMES = {
     str: "string", int: "integer", float: "number", bool: "boolean", dict: "object", list: "array", type(None): "null"
@@ -128,31 +108,21 @@ def decoder_of(
         return ValueDecoder(pa.string(), partial(_without_headers, _text), (value_format, schema))
     if schema is None:
         raise ValueError(f"value_schema: {value_format} needs a schema; give its file, or registry")
-    told = _loaded(schema)
     decode: Callable[..., Decoded]
     if value_format == "json":
-        columns = _JsonColumns(told)
+        columns = _JsonColumns(_loaded(schema))
         type_, decode = columns.type, partial(_json, columns)
     else:
-        type_, decode = _avro_decoder(told, schemas, needs)
+        type_, decode = _avro_decoder(schema, schemas, needs)
     decode = partial(_without_headers, decode) if schemas is None else partial(_by_ids, value_format, schemas, decode)
     return ValueDecoder(type_, decode, (value_format, schema, schemas, needs))
 
 
 def _loaded(schema: str) -> Any:
-    """A schema's JSON, within bounds: what is nested deeper would end in whatever walks it."""
     try:
-        told = json.loads(schema)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"value_schema: expected JSON, found {schema[:40]!r}: {error}") from error
-    level, depth = [told], 0
-    while level:
-        level = [one for each in level for one in (each.values() if isinstance(each, dict) else each)
-                 if isinstance(one, dict | list)] if isinstance(level[0], dict | list) else []  # fmt: skip
-        depth += 1
-        if depth > 4 * MOST_DEPTH:
-            raise ValueError(f"value_schema: its JSON is more than {4 * MOST_DEPTH} levels deep")
-    return told
+        return loaded(schema)
+    except ValueError as error:
+        raise ValueError(f"value_schema: {error}") from error
 
 
 # --- text --------------------------------------------------------------------------------------
@@ -224,7 +194,7 @@ def _without_headers(decode: Callable[[pa.Array], Decoded], values: pa.Array, he
     return decode(values)
 
 
-def _json(plan: _JsonColumns, values: pa.Array, ids: Sequence[int] = ()) -> Decoded:
+def _json(plan: _JsonColumns, values: pa.Array, ids: np.ndarray | None = None) -> Decoded:
     """JSON values: one pass checks each as one value of RFC 8259, and fills the columns of its schema."""
     texts, refused = _text(values)
     there = pc.indices_nonzero(texts.is_valid()).to_numpy()
@@ -464,240 +434,48 @@ def _utf8(name: str) -> bytes:
 
 
 def _avro_decoder(
-    told: Any, schemas: Schemas | None, needs: tuple[str, ...]
-) -> tuple[pa.DataType, Callable[[pa.Array], Decoded]]:
+    schema: str, schemas: Schemas | None, needs: tuple[str, ...]
+) -> tuple[pa.DataType, Callable[..., Decoded]]:
     """The type of values of an Avro schema, and their decoder; with a registry, of values behind their ids."""
     try:
-        import fastavro
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"Avro needs {error.name}: pip install 'kafka-timestamps[tables]'", name=error.name
-        ) from error
+        reader = AvroReader(AvroSchema(schema, needs), nanos=False)
+    except ValueError as error:
+        raise ValueError(f"value_schema: {error}") from error
+    programs: dict[int, Resolved | str] = {OF_COLUMN: reader.own}
 
-    for (kind, logical), type_ in LOGICAL_TYPES.items():
-        if type_ != pa.date32():
-            unit_us, most = 1000 if logical.endswith("millis") else 1, DAY_US if type_ == pa.time64("us") else None
-            fastavro.read.LOGICAL_READERS[f"{kind}-{OURS}{logical}"] = _time_reader(unit_us, most)
+    def written(number: int) -> Resolved | str:
+        if number not in programs:
+            programs[number] = reader.own
+            if schemas is not None and number in schemas.by_id:
+                one = schemas.by_id[number]
+                try:
+                    programs[number] = reader.program(AvroSchema(one.text, one.needs))
+                except ValueError as error:
+                    programs[number] = f"the schema {number} is no Avro schema: {error}"
+        return programs[number]
 
-    def parsed(told: Any, needs: tuple[str, ...]) -> tuple[Any, list[Any]]:
-        """A schema, and those that it refers to."""
-        named: dict[str, Any] = {}
-        others = [fastavro.parse_schema(_plain_avro(_loaded(text)), named) for text in needs]
-        return fastavro.parse_schema(_plain_avro(told), named), others
-
-    try:
-        reader, others = parsed(told, needs)
-    except Exception as error:  # fastavro has errors of many kinds
-        raise ValueError(f"value_schema: not an Avro schema: {type(error).__name__} {error}") from error
-    _check_avro_size(reader, others)
-    types: dict[str, pa.DataType | None] = {}
-    for other in others:
-        _avro_type(other, types, "the value")
-    type_ = _avro_type(reader, types, "the value")
-    own = _avro_plan(reader, others), reader
-    if schemas is None:
-        return type_, partial(_avro, type_, lambda number: (*own, None))
-    writers: dict[int, tuple[AvroPlan, Any] | str] = {OF_COLUMN: own}
-
-    def written(number: int) -> tuple[AvroPlan, Any, Any]:
-        if number not in writers:
-            one = schemas.by_id[number]
-            try:
-                writer, needed = parsed(_loaded(one.text), one.needs)
-                writers[number] = _avro_plan(writer, needed), writer
-            except Exception as error:  # fastavro has errors of many kinds
-                writers[number] = f"the schema {number} is no Avro schema: {type(error).__name__} {error}"
-        found = writers[number]
-        if isinstance(found, str):
-            raise ValueError(found)
-        return *found, reader
-
-    return type_, partial(_avro, type_, written)
+    return reader.type, partial(_avro, reader, written)
 
 
 def _avro(
-    type_: pa.DataType,
-    written: Callable[[int], tuple[AvroPlan, Any, Any]],
-    values: pa.Array,
-    ids: Sequence[int] | None = None,
+    reader: AvroReader, written: Callable[[int], Resolved | str], values: pa.Array, ids: np.ndarray | None = None
 ) -> Decoded:
-    """Avro values, record by record in fastavro's compiled code: nothing but a value's own end tells where it ends.
-
-    ``written`` gives the plan and the schema that values of an id were written with, and the one that they are read
-    with. fastavro believes counts and lengths and has no bound of depth, so that it gets only what the plan has walked.
-    """
-    from fastavro import schemaless_reader
-
-    refused: dict[int, str] = {}
-    rows: list[Any] = []
-    for number, (value, id_) in enumerate(
-        zip(values.to_pylist(), repeat(OF_COLUMN, len(values)) if ids is None else ids, strict=True)
-    ):
-        row = None
-        if value is not None:
-            try:
-                plan, writer, reader = written(id_)
-                why = plan.refusal(value)
-                if why is None:
-                    row = schemaless_reader(BytesIO(value), writer, reader)
-                else:
-                    refused[number] = f"not Avro of this schema: {why}"
-            except Exception as error:  # fastavro has errors of many kinds
-                refused[number] = f"not Avro of this schema: {type(error).__name__} {error}".strip()
-        rows.append(row)
-    return Decoded(_avro_column(rows, type_, refused), refused)
-
-
-def _avro_plan(told: Any, others: Iterable[Any]) -> AvroPlan:
-    """How values of a schema that fastavro has parsed are walked. Names are places, so that its size is the text's."""
-    nodes: list[tuple[int, int, list[int]]] = []
-    named: dict[str, int] = {}
-
-    def add(told: Any) -> int:
-        if isinstance(told, str) and told in named:
-            return named[told]
-        number = len(nodes)
-        kind = told if isinstance(told, str) else "union" if isinstance(told, list) else told["type"]
-        if isinstance(kind, dict | list) or kind not in AVRO_KINDS:
-            return add(kind)
-        nodes.append((AVRO_KINDS[kind], 0, []))
-        size, children = 0, list[Any]()
-        if isinstance(told, list):
-            children = told
-        elif isinstance(told, dict):
-            if kind in NAMED:
-                named[told["name"]] = number
-            size = told["size"] if kind == "fixed" else len(told["symbols"]) if kind == "enum" else 0
-            children = [one["type"] for one in told["fields"]] if kind in ("record", "error") else children
-            children = [told["items" if kind == "array" else "values"]] if kind in ("array", "map") else children
-        nodes[number] = AVRO_KINDS[kind], size, [add(one) for one in children]
-        return number
-
-    for other in others:
-        add(other)
-    root = add(told)
-    # The walk begins at the first node: a record of one field, which takes no bytes of its own.
-    shifted = [(kind, size, [child + 1 for child in children]) for kind, size, children in nodes]
-    return AvroPlan([(AVRO_KINDS["record"], 0, [root + 1]), *shifted])
-
-
-def _check_avro_size(told: Any, others: Iterable[Any]) -> None:
-    """Refuse a schema that is large once its names are replaced by what they stand for, as columns replace them."""
-    sizes: dict[str, tuple[int, int]] = {}  # fields and levels
-
-    def size(told: Any) -> tuple[int, int]:
-        if isinstance(told, str):
-            return sizes.get(told, (1, 1))
-        if isinstance(told, list):
-            below = [size(one) for one in told]
-        elif told.get("type") in ("record", "error"):
-            below = [size(one["type"]) for one in told["fields"]]
-        else:
-            inner = [told[name] for name in ("items", "values") if name in told]
-            below = [size(one) for one in inner or ([told["type"]] if not isinstance(told["type"], str) else [])]
-        found = 1 + sum(one for one, _ in below), 1 + max((level for _, level in below), default=0)
-        if found[0] > MOST_FIELDS or found[1] > 4 * MOST_DEPTH:
-            raise ValueError(
-                f"value_schema: it has more than {MOST_FIELDS:,} fields, or {4 * MOST_DEPTH} levels, once its names"
-                " stand for their types"
-            )
-        if isinstance(told, dict) and "name" in told:
-            sizes[told["name"]] = found
-        return found
-
-    for each in (*others, told):
-        size(each)
-
-
-def _avro_column(rows: list[Any], type_: pa.DataType, refused: dict[int, str]) -> pa.Array:
-    try:
-        return pa.array(rows, type_)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        for number, row in enumerate(rows):
-            try:
-                pa.array([row], type_)
-            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-                refused[number], rows[number] = f"not a value of the column: {error}", None
-        return pa.array(rows, type_)
-
-
-def _plain_avro(told: Any) -> Any:
-    """The schema without logical types that columns do not have, or that are not of their type, which Avro ignores.
-
-    Those of times get names of ours: fastavro makes Python's times of its own, which end with the year 9999.
-    """
-    if isinstance(told, list):
-        return [_plain_avro(one) for one in told]
-    if not isinstance(told, dict):
-        return told
-    kept = {
-        name: _plain_avro(one) if name in ("type", "items", "values", "fields") else one for name, one in told.items()
-    }
-    kind, logical = kept.get("type"), kept.get("logicalType")
-    is_decimal = logical == "decimal" and kind in ("bytes", "fixed") and "precision" in kept
-    if logical is not None and not is_decimal and (not isinstance(kind, str) or (kind, logical) not in LOGICAL_TYPES):
-        del kept["logicalType"]
-    elif logical is not None and not is_decimal:
-        kept["logicalType"] = OURS + logical
-    return kept
-
-
-def _time_reader(unit_us: int, most: int | None) -> Callable[..., int]:
-    """What fastavro calls with the number of a time: microseconds; ``most`` of them for a time of day."""
-
-    def read(number: int, writer: Any = None, reader: Any = None) -> int:
-        micros = number * unit_us
-        if most is not None and not 0 <= micros < most:
-            raise ValueError(f"{number} is no time of day")
-        return micros
-
-    return read
-
-
-def _avro_type(told: Any, named: dict[str, pa.DataType | None], where: str) -> pa.DataType:
-    if isinstance(told, list):
-        others = [one for one in told if one not in ("null", {"type": "null"})]
-        if len(others) != 1:
-            raise ValueError(f"value_schema: {where} is a union of several types; a column has one")
-        return _avro_type(others[0], named, where)
-    if isinstance(told, str):
-        if told in AVRO_TYPES:
-            return AVRO_TYPES[told]
-        known = named.get(told)
-        if known is None:
-            why = "which contains itself; a column cannot" if told in named else "which columns do not have"
-            raise ValueError(f"value_schema: {where} has the type {told}, {why}")
-        return known
-    if not isinstance(told, dict):
-        raise ValueError(f"value_schema: expected an Avro schema for {where}, found {json.dumps(told)[:60]}")
-    kind = told.get("type")
-    logical = told.get("logicalType")
-    if logical == "decimal":
-        if told["precision"] > MOST_DIGITS:
-            raise ValueError(f"value_schema: {where} has {told['precision']} digits; a column has {MOST_DIGITS}")
-        decimal = pa.decimal128(told["precision"], told.get("scale", 0))
-        if kind == "fixed":
-            named[told["name"]] = decimal
-        return decimal
-    if logical is not None:
-        return LOGICAL_TYPES[str(kind), logical.removeprefix(OURS)]
-    if kind == "array":
-        return pa.list_(_avro_type(told.get("items"), named, f"an item of {where}"))
-    if kind == "map":
-        return pa.map_(pa.string(), _avro_type(told.get("values"), named, f"a value of {where}"))
-    if kind not in NAMED:
-        return _avro_type(kind, named, where)
-    named[told["name"]] = None  # with its namespace
-    if kind == "enum":
-        type_ = pa.string()
-    elif kind == "fixed":
-        type_ = pa.binary()
-    else:
-        type_ = pa.struct(
-            [(one["name"], _avro_type(one["type"], named, f"the field {one['name']}")) for one in told["fields"]]
-        )
-    named[told["name"]] = type_
-    return type_
+    """Avro values; ``written`` gives what was made of the schema that values of an id were written with."""
+    codes = None
+    unique = [OF_COLUMN]
+    if ids is not None:
+        coded = pa.array(ids).dictionary_encode()
+        codes, unique = coded.indices.to_numpy().copy(), coded.dictionary.to_pylist()
+    programs, refused = list[Resolved](), dict[int, str]()
+    for code, number in enumerate(unique):
+        found = written(number)
+        programs.append(reader.own if isinstance(found, str) else found)
+        if isinstance(found, str) and codes is not None:
+            rows = np.flatnonzero((codes == code) & values.is_valid().to_numpy(zero_copy_only=False))
+            refused |= dict.fromkeys(rows.tolist(), found)
+            codes[rows] = -1
+    made, wrong = reader.read(values, programs, codes)
+    return Decoded(made, refused | {row: f"not Avro of this schema: {why}" for row, why in wrong.items()})
 
 
 # --- a registry --------------------------------------------------------------------------------
@@ -868,7 +646,8 @@ def _by_ids(
     -----
     Source: Confluent's SchemaId and DualSchemaIdDeserializer.
     """
-    ids, refused = _ids_of_prefixes(values)
+    ids = ids_by_prefix(values)
+    refused = dict.fromkeys(np.flatnonzero(ids == NO_ID).tolist(), NO_HEADER)
     bare = np.zeros(len(values), bool)
     if headers is not None:
         rows, found, wrong = _ids_of_headers(headers, schemas)
@@ -878,8 +657,9 @@ def _by_ids(
     refused = {row: why for row, why in refused.items() if there[row]}
     sound = there.copy()
     sound[list(refused)] = False
-    unique, place = np.unique(ids, return_inverse=True)
-    reasons = [None if one == OF_COLUMN else _refusal(int(one), value_format, schemas) for one in unique]
+    coded = pa.array(ids).dictionary_encode()
+    unique, place = coded.dictionary.to_pylist(), coded.indices.to_numpy()
+    reasons = [None if one == OF_COLUMN else _refusal(one, value_format, schemas) for one in unique]
     failing = np.array([why is not None for why in reasons], bool)
     if len(values):
         wrong_rows = np.flatnonzero(sound & failing[place])
@@ -890,26 +670,8 @@ def _by_ids(
         bodies = pc.if_else(pa.array(bare), values, bodies)
     if not sound.all():
         bodies = pc.if_else(pa.array(sound), bodies, pa.scalar(None, pa.binary()))
-    done = decode(bodies, ids.tolist())
+    done = decode(bodies, ids)
     return Decoded(done.values, done.refused | refused)
-
-
-def _ids_of_prefixes(values: pa.Array) -> tuple[np.ndarray, dict[int, str]]:
-    """The id in front of each value, and the rows that have none."""
-    ids = np.full(len(values), OF_COLUMN, np.int64)
-    heads = pc.binary_slice(values, 0, REGISTRY_HEADER)
-    long_enough = pc.fill_null(pc.equal(pc.binary_length(heads), REGISTRY_HEADER), False)
-    rows = pc.indices_nonzero(long_enough).to_numpy()
-    packed = heads.filter(long_enough).cast(pa.binary(REGISTRY_HEADER))
-    count = len(packed)
-    found = np.frombuffer(
-        packed.buffers()[1] or b"", np.uint8, count * REGISTRY_HEADER, packed.offset * REGISTRY_HEADER
-    ).reshape(count, REGISTRY_HEADER)
-    marked = found[:, 0] == REGISTRY_MAGIC
-    ids[rows[marked]] = found[marked, 1:].copy().view(">u4")[:, 0]
-    without = np.ones(len(values), bool)
-    without[rows[marked]] = False
-    return ids, dict.fromkeys(np.flatnonzero(without).tolist(), "the value does not begin with the id of a schema")
 
 
 def _ids_of_headers(headers: pa.Array, schemas: Schemas) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
