@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from . import (
+    avro_values,
     buckets,
     cleaning,
     compare,
@@ -67,8 +68,9 @@ def pipeline(report: Report, settings: Settings) -> None:
 
 
 def of_tables(report: Report, settings: Settings) -> None:
-    """A topic that becomes a table, and the latest state of one."""
+    """A topic that becomes a table, Avro values that become columns, and the latest state of a topic."""
     tables.run(report, settings.bytes, settings.seed, settings.rounds, SCRATCH / "tables")
+    avro_values.run(report, settings.bytes, settings.seed, settings.rounds)
     records = settings.bytes * 10 // 32
     latest_state.run(report, records, settings.seed, settings.rounds, SCRATCH / "latest")
     latest_state.run_tables(report, records, settings.seed, SCRATCH / "state")

@@ -263,7 +263,7 @@ static int put_string(struct walk *w, int32_t number, int32_t column) {
     int64_t size;
     if (take_sized(w, number, &p, &size) != KTS_OK)
         return KTS_FAILED;
-    if (kts_utf8_valid(p, size) != size) {
+    if (!kts_is_utf8(p, size)) {
         w->at = p;
         return refuse(w, number, KTS_AVRO_WHY_TEXT);
     }

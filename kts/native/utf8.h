@@ -63,4 +63,21 @@ static inline int64_t kts_utf8_valid(const uint8_t *p, int64_t n) {
     return n;
 }
 
+/* Whether n bytes are UTF-8, which most often is ASCII: no branch for each few of its bytes. */
+static inline int kts_is_utf8(const uint8_t *p, int64_t n) {
+    uint64_t seen = 0, eight;
+    if (n >= 8) {
+        for (int64_t i = 0; i < n - 8; i += 8) {
+            memcpy(&eight, p + i, 8);
+            seen |= eight;
+        }
+        memcpy(&eight, p + n - 8, 8);
+        seen |= eight;
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            seen |= p[i];
+    }
+    return (seen & 0x8080808080808080u) == 0 || kts_utf8_valid(p, n) == n;
+}
+
 #endif

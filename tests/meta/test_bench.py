@@ -176,6 +176,16 @@ def test_the_cleaner_is_measured_with_its_memory(tmp_path: Path) -> None:
     assert all(int(line[1].replace(",", "")) > int(line[2].replace(",", "")) > 0 for line in speed)
 
 
+def test_avro_values_are_measured_beside_fastavro(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from bench import avro_values; from bench.table import Report;"
+    code += "report = Report(); avro_values.run(report, 100_000, 1, 1); report.write(Path(sys.argv[1]))"
+    command = [sys.executable, "-c", code, str(tmp_path / "results.md")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [made] = tables((tmp_path / "results.md").read_text(encoding="utf-8")).values()
+    assert [float(line[1]) > 0 for line in made] == [True] * 3 and made[2][0].startswith("fastavro")
+
+
 def test_a_comparison_of_two_checkouts_runs_in_small(tmp_path: Path) -> None:
     """Here of one with itself, which may well look slower by chance."""
     results = tmp_path / "compared.md"
