@@ -22,7 +22,7 @@ import numpy as np
 from kts.codec.columns import valid_bytes
 from kts.codec.layout import DELETE_HORIZON, HEADER_BYTES, Entry, read_header
 from kts.dataset.options import TimeRange
-from kts.dataset.plan import SegmentRange
+from kts.dataset.plan import SegmentRange, with_offsets
 from kts.errors import CorruptRecordError
 from kts.segment.entries import decoded, is_plain
 from kts.segment.index_checksums import Sealed
@@ -109,6 +109,9 @@ def kept_of_each(log: ReadablePartition, parts: Sequence[SegmentRange], within: 
                 pieces[-1] = _piece(part, pieces[-1].start_position, end, reached)
             else:
                 pieces.append(_piece(part, start, end, reached))
+        places = [(one.start_position, one.end_position) for one in pieces]
+        if part.low >= 0 and places != [(part.start_position, part.end_position)]:
+            pieces = with_offsets(part, pieces, Lookups(segments[part.path, part.base_offset]))
         found.append(pieces)
     return found if left_out else [[replace(piece, reached_ms=-1) for piece in pieces] for pieces in found]
 

@@ -19,6 +19,7 @@ from kts.segment.commits import PendingPartition
 from kts.segment.index_checksums import Sealed
 from kts.segment.magic_checkpoint import NotedMagics
 from kts.segment.names import (
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     INTERNAL_TOPICS,
     LEADER_EPOCHS,
@@ -202,6 +203,17 @@ class PartitionLog:
         segments = self.whole_segments
         return _Listed(self, segments if whole else self._overlaps.removed(segments, exact=exact), skip_damage)
 
+    def next_base(self, base_offset: int) -> int | None:
+        """The base offset of the next segment on this machine by now, also for a fixed list; None if there is none."""
+        if self.lone or self.remote_alone or not self.source.is_here:
+            return None
+        bases = (segment.base_offset for segment in self._local_segments())
+        return min((base for base in bases if base > base_offset), default=None)
+
+    def afresh(self) -> PartitionLog:
+        """The same partition without a fixed list of its segments."""
+        return self
+
     def taken(self, parts: Iterable[SegmentRange]) -> list[SegmentRange]:
         """Ranges of it for tasks in other processes, without what is known of the rest of tiered storage.
 
@@ -352,6 +364,11 @@ class PartitionLog:
         return self._checkpoints.offset(HIGH_WATERMARKS, self.topic, self.partition)
 
     @property
+    def first_dirty_offset(self) -> int | None:
+        """The first offset that the cleaner has not cleaned; None if its checkpoint does not say it."""
+        return None if self.lone else self._checkpoints.offset(CLEANER_OFFSETS, self.topic, self.partition)
+
+    @property
     def last_stable_offset(self) -> int:
         """First offset of the earliest open transaction, or the log end offset."""
         return settled(lambda: transactions.last_stable_offset(self.listed()))
@@ -446,6 +463,7 @@ class _Listed(PartitionLog):
 
     def __init__(self, log: PartitionLog, segments: list[Segment], skip_damage: bool) -> None:
         vars(self).update(vars(log))
+        self._log = log.afresh()
         self._segments = [replace(one, sound_part=True) for one in segments] if skip_damage else segments
         self._start: int | None = None
 
@@ -462,6 +480,9 @@ class _Listed(PartitionLog):
         if self._start is None:
             self._start = super().log_start_offset
         return self._start
+
+    def afresh(self) -> PartitionLog:
+        return self._log
 
     def listed(self, *, skip_damage: bool = False, whole: bool = False, exact: bool = False) -> PartitionLog:
         return _Listed(self, self._segments, skip_damage) if skip_damage else self

@@ -13,6 +13,8 @@ from kts.dataset.options import ISOLATIONS
 from kts.errors import CorruptRecordError, DamageWarning, LogStorageError
 from kts.model import EARLIEST, LATEST
 from kts.segment import search, transactions
+from kts.segment.confirmation import entry_at
+from kts.segment.damage import next_offset
 from kts.segment.partition import ReadablePartition
 from kts.segment.rereading import is_gone, warn
 from kts.segment.segment import Lookups, Segment
@@ -54,6 +56,11 @@ class SegmentRange:
         0 if the indexes beside the segment are not those of this part.
     shared : int
         1 if other segments have some of its offsets.
+    low, high : int
+        The offsets that are read from it, and from no other range: from ``low`` up to, but not including, ``high``;
+        -1 if they are not known, so that it is not planned again when a cleaner replaces its segment.
+    size : int
+        The segment's length when it was planned.
     source : Source
         Where the segment's files lie.
     """
@@ -74,6 +81,9 @@ class SegmentRange:
     reached_ms: int = -1
     indexed: int = 1
     shared: int = 0
+    low: int = -1
+    high: int = -1
+    size: int = -1
     source: Source = field(default=files, compare=False, repr=False)
 
     @property
@@ -219,12 +229,15 @@ def _plan(
         high = end if span.until is None else min(end, span.until)
         if low >= high:  # another segment has these offsets
             continue
+        size = segment.size_bytes  # before positions are looked up: another one is another file
         whole = SegmentRange(
-            segment.topic, segment.partition, segment.path, segment.base_offset, span.start, segment.size_bytes,
+            segment.topic, segment.partition, segment.path, segment.base_offset, span.start, size,
             low, high, closed=int(following < NO_END or segment.remote) if span.end is None else 2,
             following=following, sound_part=int(segment.sound_part), indexed=int(segment.indexed),
-            shared=int(segment.shared), source=segment.source,
+            shared=int(segment.shared), size=size, source=segment.source,
         )  # fmt: skip
+        if _may_be_cleaned(log, segment):
+            whole = replace(whole, low=max(low, segment.base_offset), high=min(high, following))
         if segment.sound_part and (damage := segment.source.damage_of(segment.path)) is not None:
             warn(f"{segment.path}: left out from position {damage.position} on: {damage.message}", segment.path,
                  DamageWarning)  # fmt: skip
@@ -249,10 +262,83 @@ def _cut(segment: Segment, whole: SegmentRange, range_bytes: int | None) -> list
         parts = -(-(end - start) // range_bytes)
         cuts += indexes.cuts(start + (end - start) * np.arange(1, parts) // parts, start, end)
     cuts.append(end)
-    return [
+    pieces = [
         replace(whole, start_position=a, end_position=b, closed=2 if b < whole.end_position else whole.closed)
         for a, b in zip(cuts, cuts[1:], strict=False)
     ]
+    return with_offsets(replace(whole, start_position=start, end_position=end), pieces, indexes)
+
+
+# --- beside a cleaner -----------------------------------------------------------------------------
+
+
+def _may_be_cleaned(log: ReadablePartition, segment: Segment) -> bool:
+    """Whether a broker or ``kts.Log`` may replace a segment: it lies in the partition's directory on a file system."""
+    is_plain = compression_of_log(segment.path) is None and not (segment.remote or segment.shared)
+    return is_plain and segment.source.is_here and not log.lone
+
+
+def with_offsets(whole: SegmentRange, pieces: list[SegmentRange], indexes: Lookups) -> list[SegmentRange]:
+    """The pieces of a range, each with the offsets that are read from it, by the entries where it begins and ends."""
+    if whole.low < 0:
+        return pieces
+    edges = {whole.start_position: whole.low, whole.end_position: whole.high}
+    for position in {at for piece in pieces for at in (piece.start_position, piece.end_position)} - edges.keys():
+        entry = entry_at(indexes.file, indexes.size, position)
+        is_known = entry is not None and entry.first_offset >= 0
+        edges[position] = min(max(entry.first_offset, whole.low), whole.high) if entry and is_known else -1
+    bounds = [(edges[piece.start_position], edges[piece.end_position]) for piece in pieces]
+    return [
+        replace(piece, low=low, high=high) if min(low, high) >= 0 else replace(piece, low=-1, high=-1)
+        for piece, (low, high) in zip(pieces, bounds, strict=True)
+    ]
+
+
+def is_as_planned(log: ReadablePartition, part: SegmentRange) -> bool:
+    """True if the segment of a range is still the one that it was planned of.
+
+    The cleaner makes a segment smaller, or leaves out the one behind it, unless it leaves it as it was. An open one
+    grows.
+    """
+    log = log.afresh().listed()
+    followings = [segment.base_offset for segment in log.segments[1:]]
+    followings.append(NO_END if log.following_offset is None else log.following_offset)
+    for segment, following in zip(log.segments, followings, strict=False):
+        if (segment.path, segment.base_offset) == (part.path, part.base_offset):
+            size = segment.size_bytes
+            return following == part.following and (size == part.size or (size > part.size and following == NO_END))
+    return False
+
+
+def was_cleaned(log: ReadablePartition, part: SegmentRange) -> bool:
+    """True if the cleaner's checkpoint shows it, or what a broker keeps of the old segment for a while."""
+    dirty = log.first_dirty_offset
+    return (dirty is not None and dirty > part.base_offset) or part.source.exists(f"{part.path}.deleted")
+
+
+def planned_again(
+    log: ReadablePartition, part: SegmentRange, start_offset: int, *, isolation: str, on_error: str
+) -> list[SegmentRange] | None:
+    """The ranges that have the offsets of a planned one now, from an offset on: the cleaner replaced its segment.
+
+    None if that was deleted: the log starts behind it, or ends before it, or has nothing in its place.
+
+    Notes
+    -----
+    A cleaned segment may stand for several. It shows that it does by an entry, or ``was_cleaned`` does; else its end
+    would look like the end of the segment before a lost one.
+    """
+    if part.low < 0:
+        return None
+    log = log.afresh().listed(skip_damage=on_error == "skip")
+    number = bisect_right([segment.base_offset for segment in log.segments], start_offset) - 1
+    if number < 0 or log.log_start_offset >= part.high:
+        return None
+    covering = log.segments[number]
+    may_end_before = covering.base_offset < part.base_offset and not was_cleaned(log, part)
+    if may_end_before and next_offset(covering) <= part.base_offset:
+        return None
+    return plan(log, start_offset, part.high, isolation=isolation, on_error=on_error)
 
 
 def _committed(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -17,8 +19,8 @@ from kts.dataset.ahead import Ahead, Slice
 from kts.dataset.blocks import Lateness
 from kts.dataset.decoders import DECODED_COLUMNS, DECODERS, decode_records
 from kts.dataset.options import ScanOptions, TimeRange
-from kts.dataset.plan import SegmentRange, lost_end
-from kts.errors import CorruptIndexError, CorruptRecordError, DamageWarning
+from kts.dataset.plan import SegmentRange, is_as_planned, lost_end, planned_again
+from kts.errors import CorruptIndexError, CorruptRecordError, DamageWarning, LogStorageError
 from kts.segment import transactions
 from kts.segment.damage import (
     AFTER_DAMAGE_BYTES,
@@ -33,7 +35,8 @@ from kts.segment.damage import (
 from kts.segment.entries import Batches, at
 from kts.segment.index import SEGMENT_OFFSETS
 from kts.segment.overlaps import tell_rest
-from kts.segment.rereading import Reread, warn
+from kts.segment.partition import ReadablePartition
+from kts.segment.rereading import ATTEMPTS, Reread, settled, warn
 from kts.segment.segment import Span, int64, rebase
 from kts.store.local import File
 from kts.store.protocol import Readable
@@ -55,6 +58,7 @@ def read_range(
     *,
     within: TimeRange = EVERY_TIME,
     file: Readable | None = None,
+    log: ReadablePartition | None = None,
     options: ScanOptions = DEFAULTS,
     **changed: Any,
 ) -> Iterator[pa.RecordBatch]:
@@ -66,6 +70,8 @@ def read_range(
         Only the records of these times.
     file : Readable, optional
         The segment's log, if it is open.
+    log : ReadablePartition, optional
+        The partition, to read on in what takes the segment's place if a cleaner replaces it.
     options : ScanOptions
         How they are read; by itself as ``kts.scan`` reads without options.
     changed
@@ -77,10 +83,10 @@ def read_range(
         Damage; raised after the rows before it, with ``.path`` and ``.position`` in the file.
     """
     options = replace(options, **changed)
-    reader = RangeReader(part, options, within, file)
+    reader = RangeReader(part, options, within, file, log=log)
 
     def rows() -> Iterator[pa.RecordBatch]:
-        yield from reader.batches()
+        yield from reader.current()
         reader.lateness.tell()
 
     return fitted(rows(), options.batch_bytes)
@@ -132,6 +138,7 @@ class RangeReader:
     pace: Pace = field(default_factory=Pace)
     ahead: Ahead[RangeReader] | None = None
     lateness: Lateness = field(default_factory=Lateness)
+    log: ReadablePartition | None = None  # to plan again, if a cleaner replaces the segment
 
     def __post_init__(self) -> None:
         wanted = {name for name in self.options.names if name in ALL_COLUMNS} | {"offset"}
@@ -160,7 +167,48 @@ class RangeReader:
         self.reread = Reread(self.part.path, held, self.part.source)
         self.unread: CorruptRecordError | None = None
         self.reached = self.part.base_offset
+        self.given = max(self.part.low, self.part.base_offset)  # all wanted records below it were given
+        self.is_sure = False  # that the segment is as it was planned
         self.segment = self.part.segment
+
+    def current(self) -> Iterator[pa.RecordBatch]:
+        """As ``batches``; if a cleaner replaces the segment, the rest from what takes its place."""
+        waiting, again, reached = [self], 0, -1
+        while waiting:
+            reader = waiting.pop(0)
+            try:
+                yield from reader.batches()
+            except LogStorageError as error:
+                if self.log is None or error.errno != errno.ENOENT or not reader.lacks(error.path) or again == ATTEMPTS:
+                    raise
+                again, reached = again + 1 if reader.given == reached else 1, reader.given
+                how = {"isolation": self.options.isolation, "on_error": self.options.on_error}
+                parts = settled(partial(planned_again, self.log, self.part, reader.given, **how))
+                if parts is None:
+                    raise LogStorageError(error.message, path=self.part.path, errno=errno.ENOENT) from error
+                waiting = [replace(self, part=part, file=None) for part in parts]
+                for one in waiting:
+                    one.given = max(one.given, reader.given)
+
+    def lacks(self, path: str | None) -> bool:
+        """True if an error about a missing file is one of the segment's own, or of one that is still missing."""
+        return path is None or path == self.part.path or not self.part.source.exists(path)
+
+    def look_again(self) -> None:
+        """Raise LogStorageError, as if the file was missing, if what is odd in it shows that a cleaner replaced it."""
+        if self.log is None or self.part.low < 0 or self.is_sure:
+            return
+        if not settled(partial(is_as_planned, self.log, self.part)):
+            raise LogStorageError("the segment was replaced", path=self.part.path, errno=errno.ENOENT)
+        self.is_sure = True
+
+    def look_at_offsets(self, found: DecodedSlice, is_first: bool) -> None:
+        """Look again if a slice has offsets of another range, or begins behind the first one of this range."""
+        if not len(found.offsets) or self.part.low < 0:
+            return
+        begins_behind = is_first and self.part.start_position > 0 and found.offsets[0] > self.part.low
+        if begins_behind or (self.part.high < self.part.end_offset and found.offsets.max() >= self.part.high):
+            self.look_again()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The wanted rows and columns, slice by slice."""
@@ -178,6 +226,7 @@ class RangeReader:
                     if self.reread.differs(start, data):
                         position, expected = self.restart(expected)
                         break
+                    self.look_again()
                     relative = error.position or 0
                     found = self.decode(start, data[:relative])
                     if self.is_past(found):
@@ -195,6 +244,7 @@ class RangeReader:
                 if len(found.offsets) and found.offsets[0] != expected and self.reread.differs():
                     position, expected = self.restart(expected)
                     break
+                self.look_at_offsets(found, start == self.part.start_position)
                 self.reread.note(start, data)
                 self.look_at_order(found, expected)
                 self.look_at_border(found)
@@ -210,6 +260,7 @@ class RangeReader:
                 if found.size_bytes:
                     self.pace.fit(len(data), found.size_bytes, self.slice_bytes)
                 yield from self.finished(found)
+                self.given = max(self.given, expected)
             if self.unread is not None:
                 position = self.skipped(position, end, self.unread.message)
                 first_bytes = AFTER_DAMAGE_BYTES
@@ -252,14 +303,16 @@ class RangeReader:
         """Slices of the segment as long as the pace says, also when it changes meanwhile."""
         if first_bytes is None and not self.paced and not self.fetched:
             first_bytes = FIRST_BYTES
-        changed = True
-        while changed:
-            changed, size = False, self.pace.read_bytes or self.slice_bytes
-            for start, data in self.segment.slices(position, end, size, first_bytes, self.file):
-                yield start, data
-                if self.pace.read_bytes not in (0, size):
-                    position, first_bytes, changed = start + len(data), None, True
-                    break
+        ahead = None if first_bytes is not None else (position, end)
+        with self.segment.open(ahead) if self.file is None else nullcontext(self.file) as file:
+            changed = True
+            while changed:
+                changed, size = False, self.pace.read_bytes or self.slice_bytes
+                for start, data in self.segment.slices(position, end, size, first_bytes, file):
+                    yield start, data
+                    if self.pace.read_bytes not in (0, size):
+                        position, first_bytes, changed = start + len(data), None, True
+                        break
 
     def pieces(self, position: int, end: int, first_bytes: int | None) -> Iterator[Slice]:
         """The slices with their rows, decoded when asked for or ahead of that."""
@@ -284,6 +337,7 @@ class RangeReader:
         self.reached = self.part.base_offset
         self.reread.forget()
         self.reread.again += 1
+        self.is_sure = False
         return self.part.start_position, self.part.base_offset
 
     def decode(self, start: int, data: memoryview) -> DecodedSlice:
@@ -428,9 +482,12 @@ class RangeReader:
         """Raise or warn if a closed segment, read to its end, lacks entries that its indexes have."""
         if expected >= min(self.part.following, self.part.end_offset) or self.left_out or self.reread.again:
             return
+        if self.log is not None and self.part.closed == 1 and self.segment.size_bytes > self.part.end_position:
+            self.look_again()
         error = lost_end(self.part)
         if error is None:
             return
+        self.look_again()
         if not self.options.skip_damage:
             raise error
         self.skips.append(Skip(error.position, None, error.offset, error.message))
@@ -447,6 +504,7 @@ class RangeReader:
         # Only truncation changes a closed segment, and makes it the active one again.
         if position >= size or self.reread.again or size < end or (size > end and self.part.closed == 1):
             return self.part.end_position
+        self.look_again()
         end = min(end, size)
         behind = next_sound_entry(self.segment, position, end, self.reached, self.budget)
         if behind is None and not self.part.closed:

@@ -62,7 +62,7 @@ def _records(
             lateness.tell()
         lateness = reader.lateness
         with deleted(reader.part.path, reader.part.source):
-            yield from reader.batches()
+            yield from reader.current()
     if lateness is not None:
         lateness.tell()
 
@@ -76,7 +76,7 @@ def _readers(
         parts = settled(partial(_planned, log, options, end_offset))
         lateness = Lateness()
         for part, file in zip(parts, opened(parts), strict=True):
-            yield RangeReader(part, options, options.within, file, pace, ahead, lateness)
+            yield RangeReader(part, options, options.within, file, pace, ahead, lateness, log)
 
 
 def _planned(log: ReadablePartition, options: ScanOptions, end_offset: int) -> list[SegmentRange]:

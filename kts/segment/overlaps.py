@@ -103,6 +103,11 @@ class Overlaps:
         while True:
             ends = [end or _ends_named(segments, number) for number, end in enumerate(found)]
             groups = _groups(segments, ends)
+            gone = {number for group in groups if len(group) > 1 for number in group if _is_gone(segments[number])}
+            if gone:  # the listing has a segment, and what a cleaner put in its place
+                segments = [one for number, one in enumerate(segments) if number not in gone]
+                found = [end for number, end in enumerate(found) if number not in gone]
+                continue
             unknown = [number for group in groups if len(group) > 1 for number in group if found[number] is None]
             if not unknown:
                 break
@@ -330,6 +335,11 @@ def _groups(segments: Sequence[Segment], ends: Sequence[_Ends]) -> list[range]:
             begun, reach = before.start, max(reach, reached)
         groups.append((range(begun, number + 1), reach))
     return [group for group, _ in groups]
+
+
+def _is_gone(segment: Segment) -> bool:
+    """True for a segment of this machine that was deleted since it was listed."""
+    return segment.source.is_here and not segment.source.exists(segment.path)
 
 
 def _twice(segments: Sequence[Segment], ends: Sequence[_Ends]) -> str:

@@ -60,8 +60,18 @@ class ReadablePartition(Protocol):
     def high_watermark(self) -> int | None:
         """The high watermark in the broker's last checkpoint."""
 
+    @property
+    def first_dirty_offset(self) -> int | None:
+        """The first offset that the cleaner has not cleaned, by its checkpoint."""
+
     def sealed_indexes(self) -> dict[int, Sealed]:
         """The index checksums that ``kts.Log`` recorded, by base offset."""
 
     def listed(self, *, skip_damage: bool = False) -> Self:
         """The same partition with its current segments."""
+
+    def next_base(self, base_offset: int) -> int | None:
+        """The base offset of the next segment on this machine by now; None if there is none."""
+
+    def afresh(self) -> Self:
+        """The same partition without a fixed list of its segments."""

@@ -440,13 +440,19 @@ def log_end_offset(log: ReadablePartition, *, skip_damage: bool = False) -> int:
     CorruptRecordError
         Damage, unless it is skipped. An incomplete last batch is none, if nothing sound lies behind its beginning; a
         wrong CRC is told by who reads the batch, after the records before it.
+
+    Notes
+    -----
+    A last segment that another one follows by now may have been cleaned: the log went on where that one begins.
     """
     segments, behind = log.segments, log.following_offset
     if not segments:
         return log.log_start_offset
     last = segments[-1]
     end = next_offset(last, skip_damage=skip_damage, closed=behind is not None)
-    if behind is None or end >= behind:
+    if behind is None:
+        return max(end, log.next_base(last.base_offset) or end)
+    if end >= behind:
         return end
     if not skip_damage and (lost := Lookups(last).lost_end(behind)) is not None:
         raise lost

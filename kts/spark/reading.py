@@ -19,10 +19,12 @@ import pyarrow.compute as pc
 from kts.codec.micros import MAX_MS, TimestampOverflow
 from kts.dataset.latest import KEYS, LatestState
 from kts.dataset.options import TimeRange
-from kts.dataset.plan import NO_END, SegmentRange, lost_end, opened
+from kts.dataset.partition import PartitionLog
+from kts.dataset.plan import NO_END, SegmentRange, lost_end, opened, planned_again, was_cleaned
 from kts.dataset.reader import fitted, read_headers, read_range
 from kts.errors import InvalidTimestampError, KtsError, KtsWarning, LogStorageError
 from kts.model import TopicPartition
+from kts.segment.rereading import ATTEMPTS, settled
 from kts.spark.planning import unseen
 from kts.spark.reports import damage_rows, findings, segment_row
 from kts.spark.schema import arrow_schema, check_schema, split, to_spark
@@ -94,17 +96,14 @@ def _of_ranges(
 ) -> Iterator[tuple[SegmentRange, pa.RecordBatch]]:
     """What ``read`` gives of each range of a task that is still there."""
     for planned, given in zip(task.ranges, opened(task.ranges), strict=True):
-        found = _readable(planned, given, options)
-        if found is None:
-            continue
-        part, file = found
-        try:
-            for batch in read(part, file=file):
-                yield part, batch
-        except LogStorageError as error:
-            raise _seen_from_here(error) from error
-        finally:
-            file.close()
+        for part, file in _readable(planned, given, options):
+            try:
+                for batch in read(part, file=file):
+                    yield part, batch
+            except LogStorageError as error:
+                raise _seen_from_here(error) from error
+            finally:
+                file.close()
 
 
 def _rows(
@@ -131,7 +130,13 @@ def _records(
     options: Options,
     file: Readable | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    return read_range(part, file=file, within=within, options=options.scan, columns=list(names))
+    log = None if file is None else _seen_log(part)
+    return read_range(part, file=file, log=log, within=within, options=options.scan, columns=list(names))
+
+
+def _seen_log(part: SegmentRange) -> PartitionLog:
+    """The partition of a range, as this executor sees it."""
+    return PartitionLog(os.path.dirname(part.path), part.topic, part.partition, source=part.source)
 
 
 def _to_spark(batch: pa.RecordBatch, target: pa.Schema, part: SegmentRange, options: Options) -> pa.RecordBatch:
@@ -161,10 +166,13 @@ def _place(part: SegmentRange, options: Options, overflow: TimestampOverflow) ->
     return str(name)
 
 
-def _readable(part: SegmentRange, given: Readable | None, options: Options) -> tuple[SegmentRange, Readable] | None:
+def _readable(
+    part: SegmentRange, given: Readable | None, options: Options, attempts: int = ATTEMPTS
+) -> Iterator[tuple[SegmentRange, Readable]]:
     """The range and its file, open, so that it can be read whoever deletes it from now on.
 
-    None if the file is missing and ``failOnDataLoss=false`` allows that.
+    If a cleaner replaced the segment, the ranges that have its offsets now; none if the file is missing and
+    ``failOnDataLoss=false`` allows that.
     """
     host = socket.gethostname()
     file, size = given, -1
@@ -179,10 +187,17 @@ def _readable(part: SegmentRange, given: Readable | None, options: Options) -> t
             raise unseen(folder) from error
     if file is not None and size >= part.end_position:
         lost = None if options.fail_on_data_loss else lost_end(part)
-        if lost is None:
-            return part, file
-        warnings.warn(KtsWarning(str(lost), part.path), stacklevel=2)
-        return replace(part, following=NO_END), file
+        if lost is not None:
+            warnings.warn(KtsWarning(str(lost), part.path), stacklevel=2)
+        yield part if lost is None else replace(part, following=NO_END, low=-1), file
+        return
+    again = _planned_again(part, options) if attempts else None
+    if again is not None:
+        if file is not None:
+            file.close()
+        for one in again:
+            yield from _readable(one, None, options, attempts - 1)
+        return
     name = TopicPartition(part.topic, part.partition)
     first, end = max(part.start_offset, part.base_offset), min(part.end_offset, part.following)
     what = (
@@ -192,7 +207,19 @@ def _readable(part: SegmentRange, given: Readable | None, options: Options) -> t
     if options.fail_on_data_loss:
         raise LogStorageError(f"{what}; load() or start again, or set failOnDataLoss to false", path=part.path)
     warnings.warn(KtsWarning(f"{what}: {part.path}", part.path), stacklevel=2)
-    return None if file is None or size < 0 else (replace(part, following=NO_END), file)
+    if file is not None and size >= 0:
+        yield replace(part, following=NO_END, low=-1), file
+
+
+def _planned_again(part: SegmentRange, options: Options) -> list[SegmentRange] | None:
+    """The ranges that have the offsets of one whose segment a cleaner replaced; None if it was deleted or cut."""
+    log = _seen_log(part)
+    if part.low < 0 or options.granularity not in ("record", "batch") or not was_cleaned(log, part):
+        return None
+    if part.high < NO_END and log.log_end_offset < part.high:
+        return None
+    how = {"isolation": options.scan.isolation, "on_error": options.scan.on_error}
+    return settled(partial(planned_again, log, part, part.low, **how))
 
 
 def _seen_from_here(error: LogStorageError) -> KtsError:

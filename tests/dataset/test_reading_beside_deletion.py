@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.disk.moments import Moments
 from support.golden import scaled
 from support.processes.cli_runs import run
 from support.sets import log_records
@@ -36,28 +37,6 @@ def written(folder: Path) -> kts.Log:
         log.append(log_records.batch(*(FIRST_MS + number * 3_600_000 + i for i in range(3))))
     assert len(log.segments) == BATCHES
     return log
-
-
-class Moments:
-    """Stands in for ``os`` where kts comes to the operating system, and acts before one of its calls, or several."""
-
-    def __init__(self, moment: int, *acts: Callable[[], None]) -> None:
-        self.calls, self.moment, self.acts, self.acting = 0, moment, acts, False
-
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(os, name)
-        if name not in ("open", "stat", "scandir", "pread", "fstat") or self.acting:
-            return real
-
-        def call(*arguments: Any, **more: Any) -> Any:
-            if 0 <= self.calls - self.moment < len(self.acts):
-                self.acting = True
-                self.acts[self.calls - self.moment]()
-                self.acting = False
-            self.calls += 1
-            return real(*arguments, **more)
-
-        return call
 
 
 # --- the readers -----------------------------------------------------------------------------------------------
