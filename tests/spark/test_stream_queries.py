@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -189,3 +190,30 @@ def test_segments_that_overlap_give_each_offset_once_in_batches_and_streams(
     assert load(queries.logs, granularity="batch").count() == 15
     queries.finished({"availableNow": True}, maxOffsetsPerTrigger=7)
     assert each_once(queries.rows()) == expected
+
+
+@pytest.mark.slow  # a query of real Spark for some seconds, which tasks in Python workers read beside a cleaner
+def test_a_query_beside_a_cleaner_has_what_is_left_exactly_once(queries: Queries, tmp_path: Path) -> None:
+    config = {"cleanup.policy": "compact", "segment.bytes": 2000, "file.delete.delay.ms": 0, "index.interval.bytes": 0}
+    with kts.Log(tmp_path / "logs" / "orders-0", config) as log:
+
+        def more() -> None:
+            """Records of twenty keys, and a pass over all but the last of them."""
+            rows = range(log.log_end_offset, log.log_end_offset + 60)
+            keys = [b"%d" % (row * 7 % 20) for row in rows]
+            log.append_rows({"key": keys, "value": [b"%d" % row for row in rows], "timestamp": [NOW_MS] * 60})
+            log.roll()
+            log.checkpoint()
+            log.clean(force=True)
+
+        more()
+        query = queries.start({"processingTime": "0 seconds"}, maxOffsetsPerTrigger=200)
+        for _ in range(8):
+            more()
+            time.sleep(0.3)  # so that the query keeps up
+        query.processAllAvailable()
+        found = queries.rows().select("offset", "value").collect()
+        left = log.scan(columns=["offset", "value"]).read_all().to_pylist()
+    assert len(found) == len({row.offset for row in found})
+    assert all(row.value == b"%d" % row.offset for row in found)
+    assert {row["offset"] for row in left} <= {row.offset for row in found}
