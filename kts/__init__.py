@@ -79,12 +79,14 @@ if TYPE_CHECKING:
     from kts.dataset.cluster import cluster
     from kts.dataset.latest import latest
     from kts.log.log import Log
+    from kts.tables.union import union
 else:
     _LATER = {
         "ClusterState": "kts.cluster_records.state",
         "Log": "kts.log.log",
         "cluster": "kts.dataset.cluster",
         "latest": "kts.dataset.latest",
+        "union": "kts.tables.union",
     }
 
     def __getattr__(name: str) -> Any:
@@ -111,6 +113,7 @@ __version__ = "0.2.0"
 __all__ = [
     "scan",
     "latest",
+    "union",
     "open",
     "open_partition",
     "open_log_dirs",

@@ -88,6 +88,19 @@ def is_folder_table(path: str) -> bool:
     return files.directory_exists(os.path.join(path, OWN))
 
 
+def days_in(path: str, by: str = DAY) -> list[str]:
+    """The directories of days, or of buckets, in a Parquet folder."""
+    return [name for name in files.names_in(path) if name.startswith(f"{by}=")]
+
+
+def parts_in(path: str, days: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """The files of rows in days of a Parquet folder, by their path in it, each with the number of its commit."""
+    for day in days:
+        for name in files.names_in(os.path.join(path, day)):
+            if (found := _PART.fullmatch(name)) is not None:
+                yield f"{day}/{name}", int(found["number"])
+
+
 class Ledger(NamedTuple):
     """The content of a ledger, checked.
 
@@ -271,14 +284,12 @@ class FolderTable(Known):
 
     def _days(self) -> list[str]:
         """The directories of rows."""
-        return [name for name in files.names_in(self._path) if name.startswith(f"{self.by}=")]
+        return days_in(self._path, self.by)
 
     def _parts(self, days: Iterable[str]) -> Iterator[str]:
         """The files of rows."""
-        for day in days:
-            for name in files.names_in(os.path.join(self._path, day)):
-                if _PART.fullmatch(name):
-                    yield os.path.join(self._path, day, name)
+        for part, _ in parts_in(self._path, days):
+            yield os.path.join(self._path, part)
 
     def _rename(self, pending: dict[str, str]) -> None:
         """Move the files of a commit to their days, wait until that is on disk, and remove files that it lacks."""
@@ -378,5 +389,4 @@ class FolderTable(Known):
 
     def _newest(self, days: Iterable[str]) -> int:
         """The number of the newest commit that left files of rows, or 0."""
-        found = (_PART.fullmatch(os.path.basename(path)) for path in self._parts(days))
-        return max((int(one["number"]) for one in found if one is not None), default=0)
+        return max((number for _, number in parts_in(self._path, days)), default=0)

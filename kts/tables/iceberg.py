@@ -177,6 +177,8 @@ class IcebergTable(Known):
         Its columns: without such a table it is made.
     stated : bool
         Whether a table whose offsets are lost gets others.
+    make : bool
+        Whether a table that is missing is made; else it is a FileNotFoundError.
     seconds : float
         The limit of time of each step, and one more second for each ``SLOWEST_BYTES`` that are written.
 
@@ -206,6 +208,7 @@ class IcebergTable(Known):
         schema: pa.Schema,
         *,
         stated: bool = False,
+        make: bool = True,
         seconds: float = TIME_LIMIT_S,
         buckets: int | None = None,
         partition_by: Sequence[tuple[str, str]] = DAYS,
@@ -217,7 +220,10 @@ class IcebergTable(Known):
         leave_at_end(fs.ensure_s3_finalized)
         by = partition_by if buckets is None else [("key", f"bucket[{buckets}]")]
         more = {} if buckets is None else {MODE: "latest"}
-        self._table, created = self._within(partial(_existing, catalog, identifier, schema, by, more))
+        loaded, created = self._within(partial(_existing, catalog, identifier, schema if make else None, by, more))
+        if loaded is None:
+            raise FileNotFoundError(errno.ENOENT, "there is no such table in the catalog", self.name)
+        self._table = loaded
         if (MODE in self._table.properties) != (buckets is not None):
             raise other_mode(self.name, is_state=buckets is None)
         self.created = self._table.location() if created else None
@@ -307,17 +313,20 @@ def _commit(table: Table, rows: pa.Table, state: TableState) -> None:
 def _existing(
     catalog: Catalog,
     identifier: tuple[str, ...],
-    schema: pa.Schema,
+    schema: pa.Schema | None,
     partition_by: Sequence[tuple[str, str]],
     more: Mapping[str, str],
-) -> tuple[Table, bool]:
-    """The table, made if it is missing, with partition fields and with more properties; and whether it was made."""
+) -> tuple[Table | None, bool]:
+    """The table, made with a schema if it is missing, with partition fields and with more properties; and whether it
+    was made."""
     from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
     from pyiceberg.transforms import parse_transform
 
     try:
         return catalog.load_table(identifier), False
     except NoSuchTableError:
+        if schema is None:
+            return None, False
         catalog.create_namespace_if_not_exists(identifier[:-1])
     properties = PROPERTIES | table_properties(TableState(), None) | dict(more)
     try:

@@ -39,7 +39,7 @@ from kts.tables.rows import (
 )
 from kts.tables.state import Known, offsets_of
 from kts.tables.values import RECORD, Schemas, ValueDecoder, decoder_of, read_schema, registered
-from kts.times import milliseconds, wall_clock
+from kts.times import Time, milliseconds, wall_clock
 
 EARLIEST_MS = 946_684_800_000  # 2000-01-01: Kafka is younger, the times of its records may be older
 AHEAD_MS = 366 * DAY_MS
@@ -163,7 +163,7 @@ def source_of(asked: SyncOptions, threads: int = 1, isolation: str = ScanOptions
         columns=READ, isolation=asked.isolation or isolation, on_error=asked.on_error, threads=threads
     )
     losses = Losses(asked.fail_on_data_loss, ADVICE)
-    plausible = _plausible(asked)
+    plausible = plausible_times(asked.plausible_from, asked.plausible_to, asked.unit)
     stated = _stated(asked.from_offsets)
     opened, logs = selected(asked.path, asked)
     if asked.registry:
@@ -203,12 +203,13 @@ def _stated(given: Any) -> Offsets | str | None:
         raise ValueError(f"from_offsets: {error}") from error
 
 
-def _plausible(asked: SyncOptions) -> Plausible:
+def plausible_times(plausible_from: Time | None, plausible_to: Time | None, unit: str | None) -> Plausible:
+    """The times that get a day, from the arguments of these names."""
     start, end = EARLIEST_MS, wall_clock() + AHEAD_MS
-    if asked.plausible_from is not None:
-        start = milliseconds("plausible_from", asked.plausible_from, asked.unit)
-    if asked.plausible_to is not None:
-        end = milliseconds("plausible_to", asked.plausible_to, asked.unit)
+    if plausible_from is not None:
+        start = milliseconds("plausible_from", plausible_from, unit)
+    if plausible_to is not None:
+        end = milliseconds("plausible_to", plausible_to, unit)
     if start > end:
         raise ValueError(f"plausible_from: {start} is after plausible_to {end}")
     for name, ms in (("plausible_from", start), ("plausible_to", end)):
