@@ -53,6 +53,7 @@ COMMANDS = {
     "cluster": "cluster",
     "study": "study",
     "sync": "sync",
+    "tables": "tables",
     "serve": "serve",
     "follow": "follow",
 }

@@ -112,6 +112,21 @@ def open_catalog(name: str, given: Path | Catalog, warehouse: str | None = None)
         return SqlCatalog(name, uri=f"sqlite:///{path}", **given_access)
 
 
+def existing(table: str, catalog: Path | Catalog) -> tuple[Catalog, tuple[str, ...]]:
+    """The catalog of a table, as ``open_catalog`` takes it, and the table's namespace and name.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    """
+    name, *identifier = identifier_of(table)
+    told = os.fspath(catalog) if isinstance(catalog, (str, os.PathLike)) else ""
+    if (os.path.sep in told or "." in told) and "://" not in told and not os.path.exists(told):
+        raise FileNotFoundError(errno.ENOENT, "there is no such file of a catalog", addresses.absolute(told))
+    return open_catalog(name, catalog), tuple(identifier)
+
+
 @contextmanager
 def errors_of_libraries(where: str) -> Iterator[None]:
     """Raise what pyiceberg and the libraries below it report as LogStorageError; what is not installed by its extra."""
@@ -173,12 +188,10 @@ class IcebergTable(Known):
     ----------
     identifier : tuple of str
         Its namespace and its name.
-    schema : pyarrow.Schema
-        Its columns: without such a table it is made.
+    schema : pyarrow.Schema, optional
+        Its columns: without such a table it is made. None is a table that is there, whatever its columns.
     stated : bool
         Whether a table whose offsets are lost gets others.
-    make : bool
-        Whether a table that is missing is made; else it is a FileNotFoundError.
     seconds : float
         The limit of time of each step, and one more second for each ``SLOWEST_BYTES`` that are written.
 
@@ -191,6 +204,8 @@ class IcebergTable(Known):
 
     Raises
     ------
+    FileNotFoundError
+        There is none, and no schema to make it.
     InvalidRequestError
         There is one with other columns.
     LogStorageError
@@ -205,10 +220,9 @@ class IcebergTable(Known):
         self,
         catalog: Catalog,
         identifier: tuple[str, ...],
-        schema: pa.Schema,
+        schema: pa.Schema | None,
         *,
         stated: bool = False,
-        make: bool = True,
         seconds: float = TIME_LIMIT_S,
         buckets: int | None = None,
         partition_by: Sequence[tuple[str, str]] = DAYS,
@@ -220,14 +234,15 @@ class IcebergTable(Known):
         leave_at_end(fs.ensure_s3_finalized)
         by = partition_by if buckets is None else [("key", f"bucket[{buckets}]")]
         more = {} if buckets is None else {MODE: "latest"}
-        loaded, created = self._within(partial(_existing, catalog, identifier, schema if make else None, by, more))
+        loaded, created = self._within(partial(_existing, catalog, identifier, schema, by, more))
         if loaded is None:
             raise FileNotFoundError(errno.ENOENT, "there is no such table in the catalog", self.name)
         self._table = loaded
-        if (MODE in self._table.properties) != (buckets is not None):
+        if schema is not None and (MODE in self._table.properties) != (buckets is not None):
             raise other_mode(self.name, is_state=buckets is None)
         self.created = self._table.location() if created else None
-        self.schema = agreed_schema(self.name, self._table.schema().as_arrow(), schema)
+        own = self._table.schema().as_arrow()
+        self.schema = own if schema is None else agreed_schema(self.name, own, schema)
         parts = {self._table.schema().find_column_name(one.source_id) for one in self._table.spec().fields}
         if "timestamp" in parts:  # pyiceberg spells the names of such partitions with Python's times
             self.times_ms = FIRST_MS, LAST_MS
@@ -247,7 +262,7 @@ class IcebergTable(Known):
         """The snapshots in earlier metadata files, newest first, as long as they can be read."""
         for entry in reversed(self._table.metadata.metadata_log):
             try:
-                metadata = self._within(partial(_metadata_of, self._table, entry.metadata_file))
+                metadata = self._within(partial(metadata_of, self._table, entry.metadata_file))
             except LogStorageError:
                 return
             yield _snapshots(metadata)
@@ -339,7 +354,7 @@ def _existing(
     return catalog.load_table(identifier), True
 
 
-def _metadata_of(table: Table, path: str) -> TableMetadata:
+def metadata_of(table: Table, path: str) -> TableMetadata:
     from pyiceberg.serializers import FromInputFile
 
     return FromInputFile.table_metadata(table.io.new_input(path))

@@ -15,13 +15,14 @@ from kts.model import TopicPartition
 from kts.store import addresses, local
 from kts.store.source import files
 from kts.tables.folder import LEDGER, NO_DAY, OWN, Ledger, days_in, is_folder_table, parts_in
-from kts.tables.iceberg import IcebergTable, identifier_of, open_catalog
-from kts.tables.rows import DAY, DAY_MS, check_types, table_schema, types_of
+from kts.tables.iceberg import IcebergTable, existing
+from kts.tables.rows import DAY, DAY_MS, agreed_schema, check_types, table_schema, types_of
 from kts.tables.state import MOST_BYTES, Known, TableState
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
+    from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io.pyarrow import ArrowScan
     from pyiceberg.table import FileScanTask
@@ -136,11 +137,7 @@ def table_at(table: str, catalog: str | None, seconds: float) -> TableAt:
     """
     if catalog is None:
         return FolderAt(table)
-    name, *identifier = identifier_of(table)
-    path = addresses.absolute(catalog)
-    if not os.path.exists(path):
-        raise FileNotFoundError(errno.ENOENT, "there is no such file of a catalog", path)
-    return IcebergAt(name, path, tuple(identifier), seconds)
+    return IcebergAt(*existing(table, catalog), seconds)
 
 
 class FolderAt(TableAt):
@@ -220,8 +217,9 @@ def _day_of(part: str) -> int | None:
 class IcebergAt(IcebergTable, TableAt):
     """An Iceberg table at its newest snapshot."""
 
-    def __init__(self, catalog: str, path: str, identifier: tuple[str, ...], seconds: float) -> None:
-        super().__init__(open_catalog(catalog, path), identifier, table_schema(), seconds=seconds, make=False)
+    def __init__(self, catalog: Catalog, identifier: tuple[str, ...], seconds: float) -> None:
+        super().__init__(catalog, identifier, None, seconds=seconds)
+        agreed_schema(self.name, self.schema, table_schema())
         self.snapshot = self._table.metadata.current_snapshot_id
 
     def rows(self, columns: Sequence[str], wanted: Wanted) -> Iterator[pa.RecordBatch]:

@@ -66,6 +66,8 @@ def test_every_example_works(arguments: list[str], tmp_path: Path, monkeypatch: 
     folder = str(of_broker or (orders.copy(tmp_path) if writes else orders).log_dir)
     if "-i" in arguments:
         run("dump", f"{folder}/orders-1", "--limit", 5, "--format", "jsonl", "-o", arguments[arguments.index("-i") + 1])
+    if arguments[0] == "tables":
+        run("sync", folder, "lake.db.orders", "--catalog", "lake.sqlite")
     small = ("--partitions", 1, "--index-messages", 1000) if arguments[0] == "study" else ()
     finds = "--check-release" in arguments  # two times from the future
     run(*(argument.replace("DIR", folder) for argument in arguments), *small, code=int(finds))

@@ -16,6 +16,7 @@ from support.processes.cli_runs import lines, run
 import kts
 from kts.cli.demo import write_demo
 from kts.cluster_records.layout import write_record
+from kts.tables import sync
 from kts.testing import KtsBroker
 
 pytestmark = pytest.mark.slow  # twenty commands: a program that reads their output breaks with each name that changes
@@ -45,6 +46,10 @@ COMMANDS = {
     "study": [["study", "--partitions", "1", "--index-messages", "500", "--duration", "3d"]],
     "study DIR": [["study", "demo/orders"]],
     "sync": [["sync", "demo/orders", "table"]],
+    "tables": [
+        ["tables", action, "lake.db.orders", "--catalog", "lake.sqlite", *rest]
+        for action, *rest in (["check"], ["compact", "--dry-run"], ["expire"], ["orphans"])
+    ],
     "truncate": [["truncate", "demo/clicks/clicks-0", "--to-offset", "1000"]],
 }
 
@@ -65,6 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_demo(str(folder / "demo"))
     with kts.Log(folder / "tokens/__cluster_metadata-0") as log:  # no broker of the tests has any
         log.append_rows([{"timestamp": 1, "value": write_record("DelegationToken", 0, {"tokenId": "t"})}])
+    sync(folder / "demo/orders", "lake.db.orders", catalog=folder / "lake.sqlite")
     (folder / "rows.jsonl").write_text('{"timestamp":1788300000000,"value":"aGk="}\n', encoding="utf-8")
     return folder
 

@@ -12,8 +12,8 @@ from support.sets import log_records
 import kts
 from kts.cli.app import COMMANDS
 
-# Two run on and make such partitions themselves; one makes its own messages; one reads no partition.
-TIMELESS = ("serve", "follow", "study", "cluster")
+# Two run on and make such partitions themselves; one makes its own messages; two read no partition.
+TIMELESS = ("serve", "follow", "study", "cluster", "tables")
 
 
 def partition(folder: Path, others: bool) -> Path:

@@ -9,6 +9,10 @@ import duckdb
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+import kts
+from kts.tables import sync
+from kts.tables.upkeep import Upkeep
+
 
 def iceberg_table(catalog: Path, name: str = "lake.db.rows") -> Table:
     """The table as pyiceberg sees it now."""
@@ -45,3 +49,55 @@ def check_each_once(rows: list[str], rejected: list[str], ends: list[int]) -> in
     found = sorted(added + refused)
     assert found == [(partition, offset) for partition, end in enumerate(ends) for offset in range(end)]
     return len(found)
+
+
+DAY_MS = 86_400_000
+FIRST_DAY = 1_767_225_600_000  # 2026-01-01
+
+
+class Filled:
+    """A topic of two partitions and its Iceberg table, of many small files: a commit for each run.
+
+    Attributes
+    ----------
+    ends : list of int
+        Of the partitions.
+    """
+
+    NAME = "lake.db.rows"
+
+    def __init__(self, folder: Path, runs: int = 0, days: int = 2) -> None:
+        self.folder, self.catalog, self.days, self.ends = folder, folder / "c.sqlite", days, [0, 0]
+        for _ in range(runs):
+            self.run()
+
+    def run(self, count: int = 10) -> None:
+        """Add records of each day to each partition, and then to the table."""
+        for partition in range(2):
+            with kts.Log(self.folder / "logs" / f"t-{partition}") as log:
+                times = [FIRST_DAY + number % self.days * DAY_MS for number in range(count)]
+                log.append_rows({"value": [b"v" * 20] * count, "timestamp": times})
+                self.ends[partition] = log.log_end_offset
+        self.sync()
+
+    def sync(self, **more: Any) -> int:
+        """Add what is new; how many records."""
+        return sync(self.folder / "logs", self.NAME, catalog=self.catalog, **more).tables[0].records
+
+    def open(self) -> Upkeep:
+        return Upkeep(self.NAME, self.catalog)
+
+    @property
+    def table(self) -> Table:
+        return iceberg_table(self.catalog, self.NAME)
+
+    def places(self) -> list[tuple[int, int]]:
+        """Where the rows are from, as DuckDB sees them."""
+        return query(data_files(self.catalog, self.NAME), 'SELECT partition, "offset" FROM rows ORDER BY ALL')  # type: ignore[return-value]
+
+    def check_each_once(self) -> None:
+        assert self.places() == [(number, at) for number, end in enumerate(self.ends) for at in range(end)]
+
+    def files(self) -> set[str]:
+        """All files of the table that are there."""
+        return {str(path) for path in (self.folder / "warehouse").rglob("*") if path.is_file()}
