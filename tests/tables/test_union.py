@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from support.golden import golden, scaled
-from support.tables import iceberg_table
+from support.sets.growing import Writer
 
 import kts
 from kts.errors import (
@@ -23,7 +25,11 @@ from kts.errors import (
 )
 from kts.store import local
 from kts.tables import sync
+from kts.tables.compaction import compact
+from kts.tables.expiry import expire
 from kts.tables.folder import FolderTable
+from kts.tables.upkeep import Upkeep
+from kts.times import wall_clock
 
 CONFIG = {"segment.bytes": 1500, "file.delete.delay.ms": 0, "retention.bytes": 3000, "retention.ms": -1}
 FIRST_DAY = 1_767_225_600_000  # 2026-01-01
@@ -82,16 +88,10 @@ class Scene:
             log.delete_old_segments()
 
     def maintain(self) -> None:
-        """Other programs rewrite the table's files, and expire all snapshots but one."""
-        if self.table != ICEBERG or not (self.folder / "c.sqlite").exists():
-            return
-        there = iceberg_table(self.folder / "c.sqlite")
-        if there.current_snapshot() is not None:
-            there.overwrite(there.scan().to_arrow())
-            there.refresh()
-            refs = {ref.snapshot_id for ref in there.metadata.refs.values()}
-            others = [one.snapshot_id for one in there.snapshots() if one.snapshot_id not in refs]
-            there.maintenance.expire_snapshots().by_ids(others).commit()
+        """Small files become large ones, and all snapshots but one expire, with their files."""
+        if self.table == ICEBERG:
+            compact(Upkeep(ICEBERG, self.named["catalog"]))
+            expire(Upkeep(ICEBERG, self.named["catalog"]), older_than_ms=0, now_ms=wall_clock() + 1000)
 
     def move(self) -> None:
         """Anything."""
@@ -132,6 +132,44 @@ def test_each_record_is_there_once_at_any_seam(
             scene.check_seam()
         for log in scene.logs:
             log.close()
+
+
+@pytest.mark.parametrize("kind", [FOLDER, ICEBERG])
+def test_a_union_beside_a_writer_and_a_sync_has_a_whole_beginning_of_each_log(
+    tmp_path: Path, rng: random.Random, kind: str
+) -> None:
+    # Seconds: threads append, sync, and compact the table, while unions are read.
+    writer, done, failed = Writer(tmp_path / "logs", rng, {"segment.bytes": 5000}), threading.Event(), list[Exception]()
+    named: dict[str, Any] = {} if kind == FOLDER else {"catalog": tmp_path / "c.sqlite"}
+    table = str(tmp_path / kind) if kind == FOLDER else kind
+
+    def move() -> None:
+        try:
+            while not done.wait(0.02):
+                sync(tmp_path / "logs", table, to_end=True, commit_bytes=3000, **named)
+                if kind == ICEBERG:
+                    compact(Upkeep(table, named["catalog"]))
+        except Exception as error:
+            failed.append(error)
+
+    sync(tmp_path / "logs", table, to_end=True, **named)
+    moving = threading.Thread(target=move)
+    writer.start()
+    moving.start()
+    try:
+        for _ in range(scaled(10, 200)):
+            before = [log.log_end_offset for log in writer.logs]
+            found = kts.union(
+                table, tmp_path / "logs", to_end=True, columns=["partition", "offset"], **named
+            ).read_all()
+            for number, end in enumerate(before):
+                offsets = sorted(found.filter(pc.field("partition") == number).column("offset").to_pylist())
+                assert offsets == [*range(len(offsets))] and len(offsets) >= end
+    finally:
+        done.set()
+        moving.join()
+        writer.stop()
+    assert not failed, failed
 
 
 def fill(log: kts.Log, end: int) -> None:
