@@ -13,13 +13,12 @@ import numpy as np
 from kts.codec.encode import int64s
 from kts.dataset.increments import Offsets
 from kts.model import TopicPartition
-from kts.tables.upkeep import SMALL, TARGET_BYTES, Upkeep
+from kts.tables.upkeep import PLACE, SMALL, TARGET_BYTES, Upkeep
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from pyiceberg.table import FileScanTask
 
-PLACE = ("topic", "partition", "offset")
 MANY_SNAPSHOTS, SLOW_S = 100, 1.0
 MANY_FILES = 1.3  # times the fewest that there could be
 CHUNK = 1 << 20  # offsets whose bits lie together
@@ -149,7 +148,7 @@ def _beyond(table: Upkeep, tasks: Iterable[FileScanTask]) -> list[str]:
     highest = max(known.values(), default=0)
     told = dict[str, None]()
     for task in tasks:
-        low, high = (_bounds(table, bounds) for bounds in (task.file.lower_bounds, task.file.upper_bounds))
+        low, high = table.bounds(task.file.lower_bounds), table.bounds(task.file.upper_bounds)
         if "offset" not in high:
             continue
         name, end = None, highest
@@ -164,18 +163,6 @@ def _beyond(table: Upkeep, tasks: Iterable[FileScanTask]) -> list[str]:
 def _told(name: TopicPartition | None, offset: int, end: int) -> str:
     where = "its files have" if name is None else f"{name}: its files have"
     return f"{where} offset {offset}, and its offsets end at {end}: the next sync would add records again"
-
-
-def _bounds(table: Upkeep, bounds: dict[int, bytes] | None) -> dict[str, Any]:
-    """The bounds of the columns that say where a row is from, as far as a file has them."""
-    from pyiceberg.conversions import from_bytes as value_of
-
-    found = {}
-    for name in PLACE:
-        one: Any = table.metadata.schema().find_field(name)
-        if (data := (bounds or {}).get(one.field_id)) is not None:
-            found[name] = value_of(one.field_type, data)
-    return found
 
 
 def _read_rows(table: Upkeep, tasks: Iterable[FileScanTask], found: Checked) -> None:

@@ -112,7 +112,7 @@ def _count(done: CompactedTable, one: Bin, files: int, size: int) -> None:
 
 
 def _bins(table: Upkeep, tasks: Sequence[FileScanTask], target_bytes: int, done: CompactedTable) -> Iterator[Bin]:
-    """The small files of each partition, in groups that make about one file of the target's size."""
+    """The small files of each partition by their offsets, in groups that make about one file of the target's size."""
     partitions: dict[str, list[FileScanTask]] = {}
     for task in tasks:
         if task.file.file_size_in_bytes >= SMALL * target_bytes:
@@ -123,9 +123,9 @@ def _bins(table: Upkeep, tasks: Sequence[FileScanTask], target_bytes: int, done:
         partitions.setdefault(repr(task.file.partition), []).append(task)
     for _, small in sorted(partitions.items()):
         one = Bin()
-        for task in sorted(small, key=lambda task: task.file.file_size_in_bytes, reverse=True):
-            if one.size + task.file.file_size_in_bytes > target_bytes and len(one.tasks) > 1:
-                yield one
+        for task in sorted(small, key=lambda task: table.bounds(task.file.lower_bounds).get("offset", 0)):
+            if one.size + task.file.file_size_in_bytes > target_bytes and one.tasks:
+                yield from [one] if len(one.tasks) > 1 else []
                 one = Bin()
             one.tasks.append(task)
             one.size += task.file.file_size_in_bytes
@@ -201,7 +201,7 @@ def _commit(table: Upkeep, bins: Sequence[Bin], done: CompactedTable) -> list[Bi
 
     left = [one for one in bins if is_left(one)]
     if left:
-        table.step(partial(_replace, table, left))
+        table.step(partial(_replace, table, left), table.manifest_bytes())
         done.commits += 1
     for one in bins:
         if one not in left:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TARGET_MIB = 128  # of a file
 TARGET_BYTES = TARGET_MIB << 20
+PLACE = ("topic", "partition", "offset")  # where a row is from
 SMALL = 0.75  # of the target: files below it are rewritten, as by Spark's rewrite_data_files
 
 
@@ -108,6 +109,18 @@ class Upkeep(IcebergTable):
         scan = self._table.scan(selected_fields=("*",) if columns is None else tuple(columns))
         reader = ArrowScan(self.metadata, self._table.io, scan.projection(), scan.row_filter)
         return list(reader.to_record_batches([task]))
+
+    def bounds(self, stated: Mapping[int, bytes] | None) -> dict[str, Any]:
+        """The bounds of the columns that say where a row is from, as far as a file states them."""
+        from pyiceberg.conversions import from_bytes as value_of
+
+        found, schema = dict[str, Any](), self.metadata.schema()
+        for name in PLACE:
+            if name in schema.column_names:
+                one: Any = schema.find_field(name)
+                if (data := (stated or {}).get(one.field_id)) is not None:
+                    found[name] = value_of(one.field_type, data)
+        return found
 
     def manifest_bytes(self) -> int:
         """The size of the manifests of the newest snapshot."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,10 @@ def test_files_have_about_the_size_that_is_asked_for(tmp_path: Path) -> None:
     one = max(Path(file).stat().st_size for file in data_files(filled.catalog))
     compact(filled.open(), target_bytes=3 * one)
     assert len(data_files(filled.catalog)) == 3
+    ranges = sorted(
+        query([file], 'SELECT min("offset"), max("offset") FROM rows')[0] for file in data_files(filled.catalog)
+    )
+    assert all(one[1] < other[0] for one, other in pairwise(ranges))  # a reader of few offsets opens few files
     filled.check_each_once()
     large = {*data_files(filled.catalog)}
     filled.run()
