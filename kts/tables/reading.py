@@ -10,14 +10,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kts.errors import LogStorageError
 from kts.model import TopicPartition
 from kts.store import addresses, local
 from kts.store.source import files
 from kts.tables.folder import LEDGER, NO_DAY, OWN, Ledger, days_in, is_folder_table, parts_in
 from kts.tables.iceberg import IcebergTable, existing
 from kts.tables.rows import DAY, DAY_MS, agreed_schema, check_types, table_schema, types_of
-from kts.tables.state import MOST_BYTES, Known, TableState
+from kts.tables.state import MOST_BYTES, Known, LostOffsetsError, TableState
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,22 +158,27 @@ class FolderAt(TableAt):
 
     def _find(self) -> tuple[TableState, bool]:
         ledger_path = os.path.join(self._path, OWN, LEDGER)
-        (data,) = files.read_small([ledger_path], MOST_BYTES) if files.exists(ledger_path) else (b"",)
-        if data == b"":
-            self._parts, self.schema = [], table_schema()
-            return TableState(), True
+        ledger = Ledger(0, TableState(), types_of(table_schema()), {})
         try:
-            if data is None:
-                raise ValueError(f"it has more than {MOST_BYTES} bytes")
-            ledger = Ledger.of(data)
+            if files.exists(ledger_path):
+                (data,) = files.read_small([ledger_path], MOST_BYTES)
+                if data is None:
+                    raise ValueError(f"it has more than {MOST_BYTES} bytes")
+                ledger = Ledger.of(data)
+            # Read after the ledger: files of a greater number belong to commits since then.
+            parts = [*parts_in(self._path, days_in(self._path))]
+            if parts and not ledger.state.offsets and not files.exists(ledger_path):
+                raise ValueError("there is none")
+            there = {part for part, number in parts if number <= ledger.number}
+            if there and not ledger.state.offsets:
+                raise ValueError("it has no offsets, and there are files of rows")
         except ValueError as error:
-            raise LogStorageError(
-                f"expected the ledger of the table, found another: {error}", path=ledger_path
+            raise LostOffsetsError(
+                f"expected the ledger of the table, found another: {error}: put the right one back", path=ledger_path
             ) from error
         check_types(self.name, ledger.columns, types_of(table_schema()))
         self.schema = table_schema()
         pending = {target: name for name, target in ledger.pending.items()}
-        there = {part for part, number in parts_in(self._path, days_in(self._path)) if number <= ledger.number}
         self._parts = [(part, pending.get(part)) for part in sorted(there | pending.keys())]
         return ledger.state, True
 

@@ -27,6 +27,7 @@ from kts.model import TopicPartition
 from kts.options import PATH, option, same, takes_only
 from kts.remote.buckets import TIME_LIMIT_S, time_limit
 from kts.segment.rereading import settled
+from kts.tables.iceberg import ATTEMPTS
 from kts.tables.options import SyncOptions
 from kts.tables.reading import TableAt, Wanted, table_at
 from kts.tables.rows import READ, table_rows, table_schema, with_times_within
@@ -148,20 +149,23 @@ def union(asked: UnionOptions) -> pa.RecordBatchReader:
     """
     import pyarrow as pa
 
-    seam, before = None, None
-    while seam is None:
-        table = _table(asked)
-        try:
-            seam = Seam(asked, table, Losses(True, ADVICE))
-        except OffsetOutOfRangeError:
-            if table.found != before:  # the table may have got there meanwhile
-                before = table.found
-            elif asked.fail_on_data_loss:
-                raise
-            else:
-                seam = Seam(asked, table, Losses(False, ADVICE))
+    seam = _seam(asked)
     schema = pa.schema([table_schema().field(name) for name in asked.names])
     return pa.RecordBatchReader.from_batches(schema, seam.rows())
+
+
+def _seam(asked: UnionOptions) -> Seam:
+    """The seam of a table that is no longer on its way to offsets which the log has no more."""
+    before = None
+    for _ in range(ATTEMPTS):
+        table = _table(asked)
+        try:
+            return Seam(asked, table, Losses(True, ADVICE))
+        except OffsetOutOfRangeError:
+            if table.found == before:
+                break
+            before = table.found  # the table may have got there meanwhile
+    return Seam(asked, table, Losses(asked.fail_on_data_loss, ADVICE))
 
 
 def _table(asked: UnionOptions) -> TableAt:
@@ -254,7 +258,7 @@ class Rest:
         """Rows that a newer commit of the table has by now, instead of records that were deleted."""
         table = _table(self.asked)
         done = 0
-        if table.found.topic_ids.get(self.name.topic, self.log.topic_id) == self.log.topic_id:
+        if len({table.found.topic_ids.get(self.name.topic), self.log.topic_id} - {None}) < 2:  # the same topic
             done = min(table.found.offsets.get(self.name, 0), self._end)
         if done <= self._at:
             losses = Losses(self.asked.fail_on_data_loss, ADVICE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import threading
@@ -290,9 +291,12 @@ def test_what_is_no_table_is_told(tmp_path: Path, scene: Scene) -> None:
     with pytest.raises(InvalidRequestError, match="expected the column value of type binary, found"):
         kts.union(decoded, scene.paths, **scene.named)
     if scene.table != ICEBERG:
-        Path(scene.table, "_kts/ledger.json").write_text("{")
-        with pytest.raises(LogStorageError, match="expected the ledger of the table"):
-            scene.union()
+        ledger = Path(scene.table, "_kts/ledger.json")
+        whole = json.loads(ledger.read_text())
+        for text in ("{", json.dumps(whole | {"offsets": {}}), None):
+            ledger.unlink() if text is None else ledger.write_text(text)
+            with pytest.raises(LogStorageError, match="expected the ledger of the table, found another: "):
+                scene.union()
         return
     with pytest.raises(FileNotFoundError, match="there is no such table in the catalog"):
         kts.union("lake.db.none", scene.paths, **scene.named)
