@@ -12,7 +12,9 @@ import numpy as np
 
 from kts.codec.encode import int64s
 from kts.dataset.increments import Offsets
+from kts.errors import LogStorageError
 from kts.model import TopicPartition
+from kts.tables.iceberg import ATTEMPTS
 from kts.tables.upkeep import PLACE, SMALL, TARGET_BYTES, Upkeep
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Checked:
     doubled : int or None
         Rows whose place another row has; None if rows were not read.
     missing : list of str
-        Files that a snapshot refers to and that are not there.
+        Files that a snapshot refers to and that are not there; without ``rows``, of older snapshots only their lists.
     findings : list of str
         What is wrong.
     advice : list of str
@@ -70,13 +72,31 @@ class Checked:
 
 
 def check(table: Upkeep, *, rows: bool = False, target_bytes: int = TARGET_BYTES) -> Checked:
-    """Whether a table is whole and well kept.
+    """Whether a table is whole and well kept: what its branches, tags and newest snapshot use is there.
 
     Parameters
     ----------
     rows : bool
-        Read where each row is from (three columns), and compare it with the offsets; else only the files' own bounds.
+        Look for the files of every snapshot, and read where each row is from (three columns) to compare it with the
+        offsets; else only the files' own bounds count.
     """
+    for _ in range(ATTEMPTS):
+        before = table.table.metadata_location
+        try:
+            found = _checked(table, rows, target_bytes)
+        except LogStorageError:
+            table.refresh()
+            if table.table.metadata_location == before:
+                raise
+            continue
+        if found.missing:
+            table.refresh()
+        if table.table.metadata_location == before:
+            return found  # else a snapshot may have expired meanwhile, with its files
+    return _checked(table, rows, target_bytes)
+
+
+def _checked(table: Upkeep, rows: bool, target_bytes: int) -> Checked:
     found = Checked(
         table.name,
         table.metadata.location,
@@ -84,7 +104,7 @@ def check(table: Upkeep, *, rows: bool = False, target_bytes: int = TARGET_BYTES
         metadata_files=1 + len(table.metadata.metadata_log),
         offsets=table.offsets,
     )
-    _find_missing(table, found)
+    _find_missing(table, found, every=rows)
     tasks: list[FileScanTask] = []
     if not any(path.endswith(".avro") for path in found.missing):
         tasks, found.planning_s = table.planned()
@@ -113,8 +133,9 @@ def _fewest(tasks: Iterable[FileScanTask], target_bytes: int) -> int:
     return sum(math.ceil(size / target_bytes) for size in sizes.values())
 
 
-def _find_missing(table: Upkeep, found: Checked) -> None:
-    """Look for each file that a snapshot refers to."""
+def _find_missing(table: Upkeep, found: Checked, *, every: bool) -> None:
+    """Look for each file that a snapshot refers to: every one, or those of branches and tags."""
+    shown = {table.metadata.current_snapshot_id, *(ref.snapshot_id for ref in table.metadata.refs.values())}
     there, manifests, gone = table.listing(), dict[str, Any](), list[str]()
 
     def is_gone(location: str) -> bool:
@@ -123,6 +144,8 @@ def _find_missing(table: Upkeep, found: Checked) -> None:
     for snapshot in table.metadata.snapshots:
         if is_gone(snapshot.manifest_list):
             gone.append(snapshot.manifest_list)
+            continue
+        if not every and snapshot.snapshot_id not in shown:
             continue
         of_snapshot = table.manifests(snapshot)
         manifests |= {one.manifest_path: one for one in of_snapshot}

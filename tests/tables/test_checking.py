@@ -15,6 +15,7 @@ from kts.tables.checking import CHUNK, RowPlaces, check
 from kts.tables.compaction import compact
 from kts.tables.expiry import expire
 from kts.tables.state import OFFSETS
+from kts.tables.upkeep import Upkeep
 from kts.times import wall_clock
 
 
@@ -45,6 +46,24 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path, which: str) -> None:
     assert found.findings == [f"a file that a snapshot refers to is not there: file://{gone}"]
     moved.rename(gone)
     assert check(there).findings == []
+
+
+def test_a_file_that_went_with_an_expiry_meanwhile_is_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled = Filled(tmp_path, runs=3)
+    compact(filled.open())
+    there, expired = filled.open(), list[object]()
+    real = Upkeep.listing
+
+    def listing(table: Upkeep) -> object:
+        if not expired:
+            expired.append(expire(filled.open(), older_than_ms=0, now_ms=wall_clock() + 86_400_000))
+        return real(table)
+
+    monkeypatch.setattr(Upkeep, "listing", listing)
+    found = check(there, rows=True)
+    assert (found.findings, found.snapshots, found.doubled) == ([], 1, 0)
 
 
 def test_rows_beyond_the_offsets_are_found_with_and_without_reading_them(tmp_path: Path) -> None:
