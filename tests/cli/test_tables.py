@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.buckets.s3 import TestBucket
+from support.golden import golden
 from support.processes.cli_runs import lines, run
 from support.tables import Filled, data_files
+
+import kts
 
 OLD = time.time() - 9 * 86_400
 
@@ -76,3 +80,25 @@ def test_what_is_wrong_is_exit_code_1(filled: Filled) -> None:
 )
 def test_wrong_use_is_told(filled: Filled, given: list[Any], told: str) -> None:
     assert told in run(*given, code=2).stderr
+
+
+@pytest.mark.slow  # a real server
+def test_a_table_in_a_bucket_is_looked_after_and_read_with_its_log(bucket: TestBucket, tmp_path: Path) -> None:
+    catalog = tmp_path / "c.sqlite"
+    source = golden("demo", "orders").log_dir
+    for partition in range(2):
+        given = ["sync", source, "lake.db.orders", "--catalog", catalog, "--partition", partition]
+        run(*given, "--warehouse", f"{bucket.address}/lake")
+    on = ["lake.db.orders", "--catalog", catalog, "--json"]
+    (found,) = lines("tables", "check", *on, "--rows")
+    assert (found["ok"], found["records"], found["advice"]) == (True, 5994, ["compact"])
+    (done,) = lines("tables", "compact", *on)
+    assert done["filesAfter"] < done["filesBefore"]
+    (gone,) = lines("tables", "expire", *on, "--older-than", "1ms")
+    assert gone["removed"] == gone["files"] > done["filesBefore"]
+    (left,) = lines("tables", "orphans", *on)
+    assert (left["orphans"], left["tooYoung"]) == ([], 0) and left["location"].startswith(bucket.address)
+    (found,) = lines("tables", "check", *on, "--rows")
+    assert (found["ok"], found["records"], found["advice"]) == (True, 5994, [])
+    rows = kts.union("lake.db.orders", source, catalog=catalog, columns=["partition", "offset"]).read_all()
+    assert rows.num_rows == rows.group_by(["partition", "offset"]).aggregate([]).num_rows == 9000

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +20,7 @@ from kts.model import TopicPartition
 from kts.tables import compaction, sync
 from kts.tables.compaction import compact
 from kts.tables.iceberg import IcebergTable
+from kts.tables.orphans import orphans
 from kts.tables.state import OFFSETS, TOPIC_IDS
 from kts.tables.upkeep import Upkeep
 
@@ -135,6 +138,24 @@ def test_rows_that_are_not_those_of_the_files_are_never_committed(
     with pytest.raises(LogStorageError, match="expected .* rows in 3 files"):
         compact(filled.open())
     filled.check_each_once()
+
+
+def test_a_run_that_ends_before_its_commit_changes_nothing_and_leaves_orphans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled = Filled(tmp_path, runs=3)
+    before = filled.files()
+    with monkeypatch.context() as patched:
+        patched.setattr(compaction, "_replace", lambda *_: sys.exit(1))  # a BaseException, as of a signal
+        with pytest.raises(SystemExit):
+            compact(filled.open())
+    left = filled.files() - before
+    filled.check_each_once()
+    for file in filled.files():
+        os.utime(file, (1, 1))
+    assert len(left) == 2 and {one.path for one in orphans(filled.open()).files} == left
+    filled.check_each_once()
+    assert compact(filled.open()).files_before == 6
 
 
 def test_a_race_that_is_always_lost_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
