@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,7 +56,7 @@ class Upkeep(IcebergTable):
     """
 
     def __init__(self, table: str, catalog: Path, seconds: float = TIME_LIMIT_S) -> None:
-        self.catalog, identifier = existing(table, os.fspath(catalog))
+        self.catalog, identifier = existing(table, catalog)
         super().__init__(self.catalog, identifier, None, stated=True, seconds=seconds)
 
     @property
