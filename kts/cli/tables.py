@@ -49,7 +49,7 @@ OF_ACTIONS = {  # which take an option
 @click.command("tables", short_help="Check, compact and clean up an Iceberg table.", epilog=EPILOG)
 @click.argument("action", metavar="ACTION", type=click.Choice(ACTIONS))
 @click.argument("table", metavar="TABLE")
-@click.option("--catalog", metavar="FILE", required=True, type=click.Path(), help="The catalog's SQLite file.")
+@click.option("--catalog", metavar="FILE|URI|NAME", required=True, help="The catalog, as for kts sync.")
 @click.option(
     "--older-than", metavar="LENGTH", callback=length_callback,
     help="What is younger stays. Default 5d of expire; 3d of orphans, and no less.",

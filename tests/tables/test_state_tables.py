@@ -13,6 +13,8 @@ from support.tables import iceberg_table
 import kts
 from kts.errors import InvalidRequestError, LogLockedError, LogStorageError
 from kts.tables import Added, state_tables, sync
+from kts.tables.compaction import compact
+from kts.tables.upkeep import Upkeep
 
 KEYS = 200
 
@@ -189,3 +191,22 @@ def test_a_folder_that_lost_its_ledger_is_refused(tmp_path: Path) -> None:
     (tmp_path / "rows" / "_kts" / "ledger.json").unlink()
     with pytest.raises(LogStorageError, match="expected the ledger"):
         sync(tmp_path / "logs", tmp_path / "rows", mode="latest", to_end=True)
+
+
+@pytest.mark.usefixtures("by_position")
+def test_compaction_and_expiry_leave_the_state_as_it_is(tmp_path: Path) -> None:
+    append(tmp_path, range(KEYS), b"0")
+    synced(tmp_path)
+    expected = {b"%d" % key: b"0" for key in range(KEYS)}
+    for turn in range(1, 4):
+        append(tmp_path, range(turn, turn + 3), b"%d" % turn)
+        synced(tmp_path)
+        expected |= {b"%d" % key: b"%d" % turn for key in range(turn, turn + 3)}
+    assert files(tmp_path)[1] > 0
+    upkeep = Upkeep("lake.db.rows", tmp_path / "c.sqlite")
+    assert compact(upkeep).records >= KEYS
+    assert found(tmp_path) == expected and files(tmp_path) == (2, 0)
+    assert synced(tmp_path).records == 0
+    append(tmp_path, range(2), None)
+    synced(tmp_path)
+    assert found(tmp_path) == {key: value for key, value in expected.items() if key not in (b"0", b"1")}
