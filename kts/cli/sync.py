@@ -31,6 +31,7 @@ Examples:
   kts sync DIR lake.db.orders --catalog lake.sqlite --topic orders
   kts sync DIR lake.db.all --catalog lake.sqlite --jobs 4 --to-end --json
   kts sync DIR orders-table --topic orders
+  kts sync DIR delta:orders-delta --topic orders
   kts sync DIR lake.db.text --catalog lake.sqlite --value-format text
   kts sync DIR lake.db.state --catalog lake.sqlite --mode latest
 
@@ -38,6 +39,8 @@ With --catalog, TABLE is an Iceberg table as Spark names it: catalog, namespace,
 that Iceberg's JdbcCatalog opens too, a URI (https:// for REST, thrift:// for Hive), or the name of one in
 .pyiceberg.yaml; the table and the file are made if they are missing. Without it, TABLE is a folder
 of Parquet files (day=2026-01-01/part-...) with a ledger, _kts/ledger.json; write ./NAME if the name has a dot.
+
+TABLE may also be a Delta table: delta: and its path, as delta:/data/orders (pip install 'kafka-timestamps[delta]').
 
 Each run adds what is new since the last one. Rows and the offset of the next record of each partition are one commit:
 a run that is killed goes on behind its last commit, and every record is there once. Retention of the topic deletes
@@ -73,6 +76,7 @@ Times: {SPELLINGS}.
 def command(paths: tuple[str, ...], table: str, now: str | None, as_json: bool, **asked: Any) -> None:
     """Add the records of partitions, log directories, buckets or tiers to a table, from where the last run ended."""
     from kts.tables import sync
+    from kts.tables.delta import PREFIX
 
     given = existing_paths(paths) if paths else None
     try:
@@ -88,6 +92,7 @@ def command(paths: tuple[str, ...], table: str, now: str | None, as_json: bool, 
         if added.created is not None:
             catalog = asked["catalog"]
             kind = "a folder of Parquet files" if catalog is None else f"an Iceberg table of the catalog {catalog}"
+            kind = "a Delta table" if table.startswith(PREFIX) else kind
             note(f"made {added.table}, {kind}, in {added.created}")
     report(done, as_json)
 

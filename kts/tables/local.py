@@ -10,6 +10,7 @@ from kts.dataset.latest import LatestOptions
 from kts.dataset.options import Path
 from kts.options import takes_only
 from kts.remote.buckets import TIME_LIMIT_S, time_limit
+from kts.tables.delta import PREFIX, Delta, DeltaState
 from kts.tables.folder import FolderTable, is_folder_table
 from kts.tables.iceberg import IcebergTable, identifier_of, open_catalog, partition_fields
 from kts.tables.latest import KeyedTable, StateRun, state_schema
@@ -55,9 +56,12 @@ def sync(asked: LocalSyncOptions) -> Synced:
     With ``mode="latest"`` the table has a row for each key, as ``kts.latest`` gives it, and a run is one commit: rows
     whose key has a newer record are replaced, and those whose key was deleted go. Records without a key are of no row.
     """
+    is_delta = os.fspath(asked.table).startswith(PREFIX)
+    if is_delta and asked.catalog is not None:
+        raise ValueError(f"catalog: it is for Iceberg tables, and {asked.table} is a Delta table: leave it out")
     if asked.catalog is None and asked.warehouse is not None:
         raise ValueError("warehouse: give catalog as well; without it the table is a folder")
-    if asked.catalog is None:
+    if asked.catalog is None and not is_delta:
         _check_folder(asked.table)
     if asked.partition_by and (asked.catalog is None or asked.mode == "latest"):
         what = "a folder has days" if asked.catalog is None else "a table of the latest state has buckets of keys"
@@ -85,6 +89,8 @@ def _check_folder(table: Path) -> None:
 
 
 def _target(table: str, asked: LocalSyncOptions, schema: pa.Schema) -> Target:
+    if table.startswith(PREFIX):
+        return Delta(table, schema, stated=asked.from_offsets is not None)
     if asked.catalog is None:
         return FolderTable(table, schema, stated=asked.from_offsets is not None)
     place = _in_catalog(table, asked.catalog, asked)
@@ -92,6 +98,8 @@ def _target(table: str, asked: LocalSyncOptions, schema: pa.Schema) -> Target:
 
 
 def _state_table(table: str, asked: LocalSyncOptions, schema: pa.Schema) -> KeyedTable:
+    if table.startswith(PREFIX):
+        return DeltaState(table, schema, stated=asked.from_offsets is not None)
     if asked.catalog is None:
         return StateFolder(table, schema, stated=asked.from_offsets is not None, buckets=asked.buckets)
     place = _in_catalog(table, asked.catalog, asked)

@@ -29,7 +29,8 @@ class SyncOptions(LogOptions):
         As for ``kts.open``.
     table : str or path
         An Iceberg table as Spark names it: catalog, namespace and name, as ``lake.db.orders``; or a folder of Parquet
-        files, which has a ``/`` in its path. It is made if missing.
+        files, which has a ``/`` in its path. It is made if missing. For ``kts.tables.sync`` also a Delta table, as
+        ``delta:/data/orders``: its path, or its address as delta-rs takes it, with the environment's credentials.
     isolation : str, optional
         ``read_committed`` leaves out aborted transactions, and ends at the first open one: without it so with
         ``mode="latest"``, and ``read_uncommitted`` else.

@@ -135,7 +135,7 @@ def table_properties(state: TableState, snapshot: int | None) -> dict[str, str]:
     return snapshot_properties(state) | {SNAPSHOT: NO_SNAPSHOT if snapshot is None else str(snapshot)}
 
 
-def _state_in(properties: Mapping[str, str], whose: str) -> TableState | None:
+def state_in(properties: Mapping[str, str], whose: str) -> TableState | None:
     """The state in the properties of a snapshot or of a table; None if it has none."""
     try:
         if (told := properties.get(OFFSETS)) is None:
@@ -186,10 +186,10 @@ def find_state(
     noted = properties.get(SNAPSHOT)
     if noted is not None and not _SNAPSHOT.fullmatch(noted):
         raise LostOffsetsError(f"{table}: the property {SNAPSHOT} is malformed: found {noted!r:.80}: {NEXT}")
-    own = _state_in(properties, table)
+    own = state_in(properties, table)
     at, oldest = current, None
     while at is not None and (found := snapshots.get(at)) is not None:
-        if (state := _state_in(found.properties, f"{table}, snapshot {at}")) is not None:
+        if (state := state_in(found.properties, f"{table}, snapshot {at}")) is not None:
             return state, own is not None and noted == str(at)
         at, oldest = found.parent, at
     if own is None:

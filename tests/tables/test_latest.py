@@ -8,10 +8,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from support.golden import scaled
 from support.processes.sync_runs import Job
 from support.sets.keyed import T, random_log
@@ -22,21 +24,37 @@ from kts.errors import InvalidRequestError, KtsWarning, OffsetOutOfRangeError
 from kts.tables import Synced, latest, state_tables, sync
 
 NAMES = ["topic", "partition", "offset", "key", "value"]
-BOTH = pytest.mark.parametrize("catalog", [True, False], ids=["iceberg", "folder"])
+BOTH = pytest.mark.parametrize("sink", ["iceberg", "folder"])
+ALL = pytest.mark.parametrize("sink", ["iceberg", "folder", "delta"])
 pytestmark = pytest.mark.filterwarnings("ignore:records without a key:kts.KtsWarning")
 
 
-def synced(folder: Path, catalog: bool, **more: Any) -> Synced:
-    place = {"table": "lake.db.rows", "catalog": folder / "c.sqlite"} if catalog else {"table": str(folder / "rows")}
-    return sync(folder / "logs", **{"mode": "latest", "buckets": 3, "to_end": True} | place | more)
+def place(folder: Path, sink: str, name: str = "rows") -> dict[str, Any]:
+    """The table, as ``sync`` is told."""
+    if sink == "iceberg":
+        return {"table": f"lake.db.{name}", "catalog": str(folder / "c.sqlite")}
+    return {"table": f"{'delta:' if sink == 'delta' else ''}{folder / name}"}
 
 
-def rows(folder: Path, catalog: bool) -> list[dict[str, Any]]:
-    if catalog:
-        found = iceberg_table(folder / "c.sqlite").scan().to_arrow().select(NAMES)
+def synced(folder: Path, sink: str, **more: Any) -> Synced:
+    buckets = {} if sink == "delta" else {"buckets": 3}
+    return sync(folder / "logs", **{"mode": "latest", "to_end": True} | buckets | place(folder, sink) | more)
+
+
+def table(folder: Path, sink: str, name: str = "rows") -> pa.Table:
+    if sink == "iceberg":
+        return iceberg_table(folder / "c.sqlite", f"lake.db.{name}").scan().to_arrow()
+    if sink == "folder":
+        files = [*(folder / name).glob("bucket=*/*")]
     else:
-        found = pa.concat_tables(pq.ParquetFile(one).read(NAMES) for one in (folder / "rows").glob("bucket=*/*"))
-    return ordered(found.to_pylist())
+        files = [Path(urlsplit(uri).path) for uri in DeltaTable(folder / name).file_uris()]
+    return pa.concat_tables(
+        [pq.ParquetFile(one).read() for one in files] or [pa.table({"key": []})], promote_options="default"
+    )
+
+
+def rows(folder: Path, sink: str) -> list[dict[str, Any]]:
+    return ordered(table(folder, sink).select(NAMES).to_pylist())
 
 
 def state(folder: Path) -> list[dict[str, Any]]:
@@ -66,8 +84,8 @@ def grow(folder: Path, rng: random.Random, keys: int = 60) -> None:
 
 
 @pytest.mark.slow
-@BOTH
-def test_after_each_run_the_table_has_the_latest_state(tmp_path: Path, catalog: bool, rng: random.Random,
+@ALL
+def test_after_each_run_the_table_has_the_latest_state(tmp_path: Path, sink: str, rng: random.Random,
                                                        monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     """Some seconds: each of the random logs has some runs, with changes in memory and in files, by either kind of
     commit of an Iceberg table."""
@@ -80,61 +98,61 @@ def test_after_each_run_the_table_has_the_latest_state(tmp_path: Path, catalog: 
         monkeypatch.setattr(state_tables, "MOST_DELETED", rng.choice([1, 3]))
         monkeypatch.setattr(state_tables, "MOST_FILES", rng.choice([2, 8]))
         for _ in range(rng.randrange(2, 6)):
-            before = len(rows(folder, catalog)) if (folder / "rows").exists() or (folder / "c.sqlite").exists() else 0
-            [added] = synced(folder, catalog).tables
-            found = rows(folder, catalog)
+            before = len(rows(folder, sink)) if (folder / "rows").exists() or (folder / "c.sqlite").exists() else 0
+            [added] = synced(folder, sink).tables
+            found = rows(folder, sink)
             assert found == state(folder)
             assert len(found) == before + added.records - (added.removed or 0)
             assert added.commits <= 1
             grow(folder, rng)
 
 
-@BOTH
-def test_a_run_without_news_changes_nothing(tmp_path: Path, catalog: bool, rng: random.Random) -> None:
+@ALL
+def test_a_run_without_news_changes_nothing(tmp_path: Path, sink: str, rng: random.Random) -> None:
     random_log(tmp_path / "logs" / "t-0", rng)
-    synced(tmp_path, catalog)
+    synced(tmp_path, sink)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
-    [added] = synced(tmp_path, catalog).tables
+    [added] = synced(tmp_path, sink).tables
     assert (added.records, added.removed, added.commits) == (0, 0, 0)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")} == before
 
 
-@BOTH
+@ALL
 def test_a_topic_that_was_created_again_or_cut_is_read_from_its_beginning(
-    tmp_path: Path, catalog: bool, rng: random.Random
+    tmp_path: Path, sink: str, rng: random.Random
 ) -> None:
     for partition in range(2):
         random_log(tmp_path / "logs" / f"t-{partition}", rng)
-    synced(tmp_path, catalog)
+    synced(tmp_path, sink)
     shutil.rmtree(tmp_path / "logs" / "t-1")
     with kts.Log(tmp_path / "logs" / "t-1") as log:
         log.append_rows({"key": [b"new"], "value": [b"v"]})
     with pytest.raises(OffsetOutOfRangeError, match="and ends now at offset 1"):
-        synced(tmp_path, catalog)
+        synced(tmp_path, sink)
     with pytest.warns(KtsWarning, match="and ends now at offset 1"):
-        synced(tmp_path, catalog, fail_on_data_loss=False)
-    assert rows(tmp_path, catalog) == state(tmp_path)
-    assert [row["key"] for row in rows(tmp_path, catalog) if row["partition"] == 1] == [b"new"]
+        synced(tmp_path, sink, fail_on_data_loss=False)
+    assert rows(tmp_path, sink) == state(tmp_path)
+    assert [row["key"] for row in rows(tmp_path, sink) if row["partition"] == 1] == [b"new"]
 
 
-@BOTH
-def test_a_topic_with_another_id_replaces_the_rows_of_the_one_before(tmp_path: Path, catalog: bool) -> None:
+@ALL
+def test_a_topic_with_another_id_replaces_the_rows_of_the_one_before(tmp_path: Path, sink: str) -> None:
     for name, topic_id in ((b"old", "0pRNyzbsQCOp2wUfl5aKFA"), (b"new", "1pRNyzbsQCOp2wUfl5aKFA")):
         shutil.rmtree(tmp_path / "logs", ignore_errors=True)
         with kts.Log(tmp_path / "logs" / "t-0") as log:
             log.append_rows({"key": [name, b"k"], "value": [b"v", name]})
         (tmp_path / "logs" / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
         if name == b"old":
-            synced(tmp_path, catalog)
+            synced(tmp_path, sink)
         else:
             with pytest.warns(KtsWarning, match="created again, or is another cluster's"):
-                synced(tmp_path, catalog, fail_on_data_loss=False)
-    assert rows(tmp_path, catalog) == state(tmp_path)
-    assert {row["key"] for row in rows(tmp_path, catalog)} == {b"new", b"k"}
+                synced(tmp_path, sink, fail_on_data_loss=False)
+    assert rows(tmp_path, sink) == state(tmp_path)
+    assert {row["key"] for row in rows(tmp_path, sink)} == {b"new", b"k"}
 
 
-@BOTH
-def test_a_value_that_does_not_decode_takes_the_place_of_one_that_did(tmp_path: Path, catalog: bool) -> None:
+@ALL
+def test_a_value_that_does_not_decode_takes_the_place_of_one_that_did(tmp_path: Path, sink: str) -> None:
     (tmp_path / "schema.json").write_text('{"type": "object", "properties": {"n": {"type": "integer"}}}')
     asked = {"value_format": "json", "value_schema": tmp_path / "schema.json"}
     expected: list[tuple[dict[bytes, int], set[bytes]]] = [
@@ -147,40 +165,34 @@ def test_a_value_that_does_not_decode_takes_the_place_of_one_that_did(tmp_path: 
     for sent, (there, rejected) in zip(news, expected, strict=True):
         with kts.Log(tmp_path / "logs" / "t-0") as log:
             log.append_rows({"key": [*sent], "value": [*sent.values()]})
-        synced(tmp_path, catalog, **asked)
-        if catalog:
-            tables = [iceberg_table(tmp_path / "c.sqlite", f"lake.db.{name}").scan().to_arrow() for name in
-                      ("rows", "rows_rejected")]  # fmt: skip
-        else:
-            files = [[*(tmp_path / name).glob("bucket=*/*")] for name in ("rows", "rows_rejected")]
-            tables = [pa.concat_tables(pq.ParquetFile(one).read() for one in found) if found else None
-                      for found in files]  # fmt: skip
+        synced(tmp_path, sink, **asked)
+        tables = [table(tmp_path, sink, name) for name in ("rows", "rows_rejected")]
         assert {row["key"]: row["value"]["n"] for row in tables[0].to_pylist()} == there
-        assert ({row["key"] for row in tables[1].to_pylist()} if tables[1] is not None else set()) == rejected
+        assert {row["key"] for row in tables[1].to_pylist()} == rejected
 
 
 @BOTH
-def test_a_table_of_all_records_is_another_kind(tmp_path: Path, catalog: bool, rng: random.Random) -> None:
+def test_a_table_of_all_records_is_another_kind(tmp_path: Path, sink: str, rng: random.Random) -> None:
     random_log(tmp_path / "logs" / "t-0", rng)
-    synced(tmp_path, catalog)
+    synced(tmp_path, sink)
     with pytest.raises(InvalidRequestError, match="found one with a row for each key"):
-        synced(tmp_path, catalog, mode="append", buckets=None)
+        synced(tmp_path, sink, mode="append", buckets=None)
     with pytest.raises(InvalidRequestError, match="was made with 3, found 5"):
-        synced(tmp_path, catalog, buckets=5)
-    assert synced(tmp_path, catalog, buckets=None).tables[0].records == 0
-    other = {"table": "lake.db.all"} if catalog else {"table": str(tmp_path / "all")}
-    synced(tmp_path, catalog, mode="append", buckets=None, **other)
+        synced(tmp_path, sink, buckets=5)
+    assert synced(tmp_path, sink, buckets=None).tables[0].records == 0
+    other = place(tmp_path, sink, "all")
+    synced(tmp_path, sink, mode="append", buckets=None, **other)
     with pytest.raises(InvalidRequestError, match="expected a table with a row for each key"):
-        synced(tmp_path, catalog, **other)
+        synced(tmp_path, sink, **other)
     with pytest.raises(ValueError, match="buckets: they are those of a table of the latest state"):
-        synced(tmp_path, catalog, mode="append")
+        synced(tmp_path, sink, mode="append")
 
 
 def test_records_without_a_key_are_told(tmp_path: Path) -> None:
     with kts.Log(tmp_path / "logs" / "t-0") as log:
         log.append_rows({"key": [None, b"k"], "value": [b"1", b"2"]})
     with pytest.warns(KtsWarning, match="records without a key.*: 1$"):
-        synced(tmp_path, False)
+        synced(tmp_path, "folder")
 
 
 class Stop(BaseException):
@@ -190,35 +202,35 @@ class Stop(BaseException):
 @pytest.mark.slow
 @BOTH
 def test_a_run_that_ends_before_any_step_is_whole_or_not_there(
-    tmp_path: Path, catalog: bool, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sink: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some seconds: a run ends before each file that it writes, renames or removes, and the next one goes on."""
     monkeypatch.setattr(state_tables, "FEW_ROWS", 0)
     for partition in range(2):
         random_log(tmp_path / "first" / "logs" / f"t-{partition}", rng)
-    synced(tmp_path / "first", catalog)
-    old, ended = rows(tmp_path / "first", catalog), 0
+    synced(tmp_path / "first", sink)
+    old, ended = rows(tmp_path / "first", sink), 0
     grow(tmp_path / "first", rng)
-    for place in range(200):
-        folder = tmp_path / "first" if catalog else tmp_path / str(place)
-        if not catalog:
+    for step in range(200):
+        folder = tmp_path / "first" if sink == "iceberg" else tmp_path / str(step)
+        if sink == "folder":
             shutil.copytree(tmp_path / "first", folder)
         with monkeypatch.context() as stopping:
-            left = stop_before(place, stopping)
+            left = stop_before(step, stopping)
             try:
-                synced(folder, catalog)
+                synced(folder, sink)
             except Stop:
                 ended += 1
-        found = rows(folder, catalog)
-        if catalog:
+        found = rows(folder, sink)
+        if sink == "iceberg":
             assert found in (old, state(folder))
         assert len(found) == len({(row["topic"], row["partition"], row["key"]) for row in found})
         if left[0] >= 0:
             break
-        if not catalog:
-            synced(folder, catalog)
-            assert rows(folder, catalog) == state(folder)
-    assert rows(folder, catalog) == state(folder) and ended > 4
+        if sink == "folder":
+            synced(folder, sink)
+            assert rows(folder, sink) == state(folder)
+    assert rows(folder, sink) == state(folder) and ended > 4
 
 
 def stop_before(place: int, patch: pytest.MonkeyPatch) -> list[int]:
@@ -248,17 +260,16 @@ def stop_before(place: int, patch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.slow
-@BOTH
+@ALL
 def test_a_program_that_is_killed_leaves_the_state_of_some_moment(
-    tmp_path: Path, catalog: bool, rng: random.Random
+    tmp_path: Path, sink: str, rng: random.Random
 ) -> None:
     """Some seconds: real kills, at moments that nobody chose."""
     logs, work = tmp_path / "logs", tmp_path
     for partition in range(2):
         random_log(logs / f"t-{partition}", rng)
-    asked = {"mode": "latest", "buckets": 3, "to_end": True}
-    place = {"table": "lake.db.rows", "catalog": str(work / "c.sqlite")} if catalog else {"table": str(work / "rows")}
-    job = Job(logs, work, asked | place)
+    asked = {"mode": "latest", "to_end": True}
+    job = Job(logs, work, asked | place(tmp_path, sink))
     job.start()
     for _ in range(int(os.environ.get("KTS_KILLS") or scaled(3, 15))):
         grow(tmp_path, rng)
@@ -267,7 +278,7 @@ def test_a_program_that_is_killed_leaves_the_state_of_some_moment(
         job.start()
         job.finish()
         (work / "finish").unlink()
-        assert rows(tmp_path, catalog) == state(tmp_path)
+        assert rows(tmp_path, sink) == state(tmp_path)
         job.start()
     job.process.kill()
     job.process.communicate()
