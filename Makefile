@@ -47,7 +47,7 @@ help:
 	@echo "make lint      ruff and mypy"
 	@echo "make docs      the documentation as a site, in build/site"
 	@echo "make sanitize  the codec's and the indexes' tests under AddressSanitizer and UBSan"
-	@echo "make fuzz      coverage-guided fuzzing of the codec and the indexes (SECONDS=60 JOBS=1; FUZZ_ARGS=--help)"
+	@echo "make fuzz      coverage-guided fuzzing of the codec, the indexes and Avro values (SECONDS=60 JOBS=1; FUZZ_ARGS=--help)"
 	@echo "make clean     remove .venv, build and everything else that was made"
 
 .venv/.made:

@@ -289,6 +289,7 @@ FORMATS = {
     "kts/broker/downconversion.py": "the cut entry that ends a fetch which was converted down",
     "kts/replica/client.py": "frames: size, correlation id",
     "kts/broker/wire/__init__.py": "frames and request headers",
+    "kts/avro/resolution.py": "defaults of Avro",
     "kts/coordinator_records/layout.py": "version of a coordinator's key or value",
     "kts/offline/reindex.py": "transaction index",
     "kts/protocol/reading.py": "Kafka's types on the wire",

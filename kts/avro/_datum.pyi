@@ -10,7 +10,7 @@ OPS: dict[str, int]
 NO_ID: int
 
 @final
-class Memory(Buffer): ...
+class AvroMemory(Buffer): ...
 
 @final
 class Program:

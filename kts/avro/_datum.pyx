@@ -94,7 +94,7 @@ NO_ID = -1  # of a value that does not begin with the id of a schema
 
 
 @cython.final
-cdef class Memory:
+cdef class AvroMemory:
     """A buffer that was filled in C; it ends with the last array that shows it."""
 
     cdef uint8_t* p
@@ -110,7 +110,7 @@ cdef class Memory:
 cdef object taken(kts_buf* b, int64_t size):
     if b.p == NULL:
         return None
-    cdef Memory made = Memory.__new__(Memory)
+    cdef AvroMemory made = AvroMemory.__new__(AvroMemory)
     made.p, made.size = b.p, size
     b.p, b.cap = NULL, 0
     return made

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from kts.arguments import INT64_MAX
 from kts.avro._datum import COLUMN_KINDS, OPS, Program, Shape
 from kts.avro.schema import DATE, NO_DEFAULT, TIMES, AvroField, AvroType, AvroTypes, check_size
 
@@ -17,7 +18,6 @@ MOST_FIELDS = 10_000  # of a schema, each as often as names repeat it
 MOST_LEVELS = 200
 MOST_DIGITS = 38  # of a decimal
 MOST_NODES = 100_000  # of a program
-INT64_MAX = 2**63 - 1
 DAY_NS = 86_400_000_000_000
 MICRO_NS = 1000
 NOWHERE = -1  # instead of a column

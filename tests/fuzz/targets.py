@@ -11,6 +11,7 @@ from support.reference import reference, reference_codecs
 from support.sets import codec_streams, generate
 
 from fuzz import checks, frames, mutators, structure
+from fuzz.avro_target import AvroTarget
 from fuzz.indexes import IndexTarget
 
 Others = list[bytes]
@@ -175,5 +176,5 @@ class Plain(Entries):
 def targets() -> dict[str, Target]:
     """Every target by name."""
     found: list[Target] = [Entries(), Plain(), *(Frames(codec) for codec in (1, 2, 3, 4))]
-    found += [IndexTarget("timeindex"), IndexTarget("offsetindex")]
+    found += [IndexTarget("timeindex"), IndexTarget("offsetindex"), AvroTarget()]
     return {target.name: target for target in found}
