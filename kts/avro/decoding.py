@@ -238,7 +238,7 @@ class AvroDecoder:
             codes = codes.copy()
             codes[rows] = -1
         made = self._reader.read(column, programs, codes, np.full(len(column), HEADER, np.uint8), stop)
-        return AvroValues(made.values, made.refused | refused)
+        return AvroValues(made.values, dict(sorted((made.refused | refused).items())))
 
     def _program(self, number: int) -> Resolved | str:
         """The program of an id, or why values with it are refused."""

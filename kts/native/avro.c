@@ -10,9 +10,9 @@ enum {
     FEW_KEYS = 8          /* of a map, compared each with each */
 };
 #if defined(KTS_FUZZ)
-enum { LEAST_ROWS = 1, LEAST_BYTES = 1 }; /* a fuzzer detects every access out of bounds */
+enum { LEAST_ROWS = 1, LEAST_BYTES = 1, EXACT = 512 }; /* a fuzzer detects every access out of bounds */
 #else
-enum { LEAST_ROWS = 64, LEAST_BYTES = 256 };
+enum { LEAST_ROWS = 64, LEAST_BYTES = 256, EXACT = 0 }; /* beyond so many rows or bytes, room doubles */
 #endif
 
 const char *const kts_avro_op_names[] = {
@@ -58,7 +58,7 @@ static KTS_APART int refuse(struct walk *w, int32_t number, int32_t why) {
 /* --- the memory of columns ------------------------------------------------------------------------------- */
 
 static KTS_APART int enlarge(struct walk *w, struct kts_buf *b, int64_t need) {
-    int64_t cap = LEAST_BYTES > 1 ? 2 * b->cap : 0;
+    int64_t cap = b->cap >= EXACT ? 2 * b->cap : 0;
     void *p;
     if (cap < need)
         cap = need;
@@ -92,7 +92,7 @@ static int valid_room(struct walk *w, struct kts_avro_column *c) {
 }
 
 static KTS_APART int rows_room(struct walk *w, struct kts_avro_column *c, int64_t rows) {
-    int64_t room = LEAST_ROWS > 1 ? 2 * c->room : 0;
+    int64_t room = c->room >= EXACT ? 2 * c->room : 0;
     if (room < rows)
         room = rows;
     if (room < LEAST_ROWS)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kts.tables.local import sync
-    from kts.tables.run import Added, Synced
+    from kts.tables.run import Added, Synced, avro_schemas
 else:
 
     def __getattr__(name: str) -> Any:
@@ -18,4 +18,4 @@ else:
         return getattr(local if name == "sync" else run, name)
 
 
-__all__ = ["Added", "Synced", "sync"]
+__all__ = ["Added", "Synced", "avro_schemas", "sync"]

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kts.avro import AvroSchema
 from kts.dataset import scan as scanning
 from kts.dataset.increments import Losses, Offsets, Reach, TopicIds, name_of, reach_of, to_json
-from kts.dataset.options import ScanOptions, flat_offsets
+from kts.dataset.options import Path, ScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import selected
+from kts.dataset.paths import open_log_dirs, selected
 from kts.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import EARLIEST, LATEST, TopicPartition
 from kts.segment.rereading import settled, warn
@@ -259,6 +260,28 @@ def _registered(opened: LogDirs) -> Schemas:
             f"registry: there is no topic {REGISTRY} among the partitions: give the log directories that hold it, too"
         )
     return registered(scanning.records(there, ScanOptions(columns=RECORD)).read_all())
+
+
+def avro_schemas(
+    path: Path | Sequence[Path], *, storage_options: Mapping[str, Any] | None = None
+) -> dict[int, AvroSchema]:
+    """The Avro schemas of a registry by their ids, as ``kts.avro.decode`` takes them.
+
+    Parameters
+    ----------
+    path, storage_options
+        As for ``kts.open_log_dirs``: log directories that have the topic ``_schemas``.
+
+    Raises
+    ------
+    UnknownTopicOrPartitionError
+        They have no such topic.
+    InvalidRecordError
+        A record of it is not one of a schema registry.
+    """
+    known = _registered(open_log_dirs(path, storage_options=storage_options)).by_id
+    found = {number: known[number] for number in known}
+    return {number: AvroSchema(one.text, one.needs) for number, one in found.items() if one.format == "avro"}
 
 
 def shaped(batch: pa.RecordBatch, plausible: Plausible, decoder: ValueDecoder | None) -> list[pa.RecordBatch]:

@@ -11,7 +11,9 @@ import pytest
 from support import TESTS
 
 import kts
-from kts.tables import sync
+import kts.avro
+from kts.errors import UnknownTopicOrPartitionError
+from kts.tables import avro_schemas, sync
 from kts.tables.values import RECORD, registered
 
 DATA = TESTS / "data/registry/karapace"
@@ -44,3 +46,19 @@ def test_values_decode_as_by_confluents_deserialisers(tmp_path: Path, topic: str
     assert len(wrong) > 0 and all(refused.values())
     plain = json.loads(json.dumps(found, default=str))
     assert plain == {str(offset): value for offset, value in expected.items() if offset not in wrong}
+
+
+def test_a_columns_values_decode_by_the_schemas_of_the_topic() -> None:
+    schemas = avro_schemas(DATA)
+    newest = json.loads(EXPECTED["newest"]["orders-value"]["schema"])
+    [number] = [number for number, one in schemas.items() if json.loads(one.text) == newest]
+    decoder = kts.avro.AvroDecoder(schemas, reader_schema=schemas[number])
+    scanned = kts.scan(DATA / "orders-0", columns=["offset", "value"]).read_all().combine_chunks()
+    found = decoder.decode_all(scanned.column("value").chunk(0))
+    made = dict(zip(scanned.column("offset").to_pylist(), found.values.to_pylist(), strict=True))
+    expected = {offset: value for offset, value in EXPECTED["records"]["orders"]}
+    wrong = {offset for offset, value in expected.items() if value is not None and "error" in value}
+    plain = json.loads(json.dumps(made, default=str))
+    assert plain == {str(offset): None if offset in wrong else value for offset, value in expected.items()}
+    with pytest.raises(UnknownTopicOrPartitionError, match="there is no topic _schemas"):
+        avro_schemas(DATA / "orders-0")
