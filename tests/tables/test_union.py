@@ -119,11 +119,13 @@ class Scene:
         assert sorted(found) == expected
 
 
-@pytest.mark.parametrize(("kind", "scenes"), [(FOLDER, scaled(6, 280)), (ICEBERG, scaled(2, 120))])
+@pytest.mark.parametrize(("kind", "scenes"), [(FOLDER, scaled(6, 14)), (ICEBERG, scaled(2, 6))])
+@pytest.mark.parametrize("group", range(scaled(1, 20)))
 def test_each_record_is_there_once_at_any_seam(
-    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch, kind: str, scenes: int
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch, kind: str, scenes: int, group: int
 ) -> None:
     # Some seconds: a sync, a kill, retention, compaction or expiry between any two of 200 unions, and within them.
+    rng = random.Random(f"{seed} {group}")
     for number in range(scenes):
         scene = Scene(tmp_path / str(number), kind, rng, monkeypatch)
         scene.append()
