@@ -61,8 +61,9 @@ def expire(
 
     Notes
     -----
-    A commit that changes a branch or a tag meanwhile, or makes one, is not undone: the choice is made again. Files go
-    after the commit; a run that is killed before leaves them to ``orphans``.
+    A commit that changes a branch or a tag meanwhile, or makes one, is not undone: the choice is made again (a REST
+    catalog knows the changed ones only). Files go after the commit; a run that is killed before leaves them to
+    ``orphans``.
     """
     now = wall_clock() if now_ms is None else now_ms
 
@@ -110,11 +111,22 @@ def _only_theirs(table: Upkeep, ids: set[int]) -> list[str]:
 
 
 def _commit(table: Upkeep, ids: list[int]) -> None:
+    from pyiceberg.catalog import MetastoreCatalog
     from pyiceberg.table import update
 
     make: Any = update  # whose types do not know their own arguments
-    required: Any = make.AssertTableUUID(uuid=table.metadata.table_uuid), SameRefs(table.metadata)
+    required = requirements(table.metadata, checked_here=isinstance(table.catalog, MetastoreCatalog))
     table.catalog.commit_table(table.table, required, (make.RemoveSnapshotsUpdate(snapshot_ids=ids),))
+
+
+def requirements(metadata: TableMetadata, *, checked_here: bool) -> tuple[Any, ...]:
+    """What must be as it was read: each branch and tag and, where this process checks it and no server, no new one."""
+    from pyiceberg.table import update
+
+    make: Any = update
+    refs = [make.AssertRefSnapshotId(ref=name, snapshot_id=at) for name, at in _refs_of(metadata).items()]
+    new = [SameRefs(metadata)] if checked_here else []
+    return make.AssertTableUUID(uuid=metadata.table_uuid), *refs, *new
 
 
 class SameRefs:

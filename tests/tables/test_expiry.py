@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,21 @@ def test_a_tag_or_a_commit_of_the_same_moment_makes_the_choice_new(
     assert len(all_old(filled).snapshots) == (1 if what == "tag" else 3)
     assert what == "sync" or filled.table.scan(snapshot_id=first).to_arrow().num_rows == 20
     filled.check_each_once()
+
+
+def test_a_server_is_asked_to_check_each_branch_and_tag(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, runs=1)
+    snapshot = filled.table.snapshots()[0].snapshot_id
+    with filled.table.manage_snapshots() as change:
+        change.create_tag(snapshot, "audit")
+    metadata = filled.table.metadata
+    sent = [json.loads(one.model_dump_json()) for one in expiry.requirements(metadata, checked_here=False)]
+    assert sent == [
+        {"type": "assert-table-uuid", "uuid": str(metadata.table_uuid)},
+        {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": snapshot},
+        {"type": "assert-ref-snapshot-id", "ref": "audit", "snapshot-id": snapshot},
+    ]
+    assert len(expiry.requirements(metadata, checked_here=True)) == 4
 
 
 def test_the_snapshot_that_has_the_offsets_stays_and_those_between(tmp_path: Path) -> None:
