@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kts.errors import LogStorageError
 from kts.tables.iceberg import PROPERTIES
@@ -174,7 +174,8 @@ def _groups(table: Upkeep, one: Bin) -> Iterator[pa.Table]:
     import pyarrow as pa
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-    schema = schema_to_pyarrow(table.metadata.schema(), include_field_ids=True)
+    fields = schema_to_pyarrow(table.metadata.schema(), include_field_ids=True)
+    schema = pa.schema([_small(field) for field in fields])  # as a sync writes it
     waiting, size = list[pa.RecordBatch](), 0
     for task in one.tasks:
         for batch in table.step(partial(table.batches, task), task.file.file_size_in_bytes):
@@ -186,6 +187,24 @@ def _groups(table: Upkeep, one: Bin) -> Iterator[pa.Table]:
                 waiting, size = [], 0
     if waiting:
         yield pa.Table.from_batches(waiting, schema=schema)
+
+
+def _small(field: pa.Field[Any]) -> pa.Field[Any]:
+    """A field of types with 32-bit offsets."""
+    import pyarrow as pa
+
+    kind: Any = field.type
+    if pa.types.is_large_string(kind):
+        kind = pa.string()
+    elif pa.types.is_large_binary(kind):
+        kind = pa.binary()
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = pa.list_(_small(kind.value_field))
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([_small(one) for one in kind])
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_small(kind.key_field), _small(kind.item_field))
+    return field.with_type(kind)
 
 
 def _commit(table: Upkeep, bins: Sequence[Bin], done: CompactedTable) -> list[Bin]:

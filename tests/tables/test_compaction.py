@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sys
@@ -10,11 +11,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from support.golden import scaled
 from support.sets.growing import Writer
 from support.tables import Filled, data_files, iceberg_table, query
 
+import kts
 from kts.errors import KtsError, LogStorageError
 from kts.model import TopicPartition
 from kts.tables import compaction, sync
@@ -28,12 +31,14 @@ from kts.tables.upkeep import Upkeep
 def test_small_files_of_a_day_become_one_and_rows_and_offsets_stay(tmp_path: Path) -> None:
     filled = Filled(tmp_path, runs=5)
     before = query(data_files(filled.catalog), "SELECT * FROM rows ORDER BY ALL")
+    (schema,) = {str(pq.read_schema(file)) for file in data_files(filled.catalog)}
     planned = compact(filled.open(), dry_run=True)
     assert (planned.files_before, planned.files_after, planned.commits) == (10, 2, 0)
     assert len(data_files(filled.catalog)) == 10
     done = compact(filled.open())
     assert (done.files_before, done.files_after, done.commits, done.records) == (10, 2, 1, 100)
     assert query(data_files(filled.catalog), "SELECT * FROM rows ORDER BY ALL") == before
+    assert {str(pq.read_schema(file)) for file in data_files(filled.catalog)} == {schema}
     assert len(filled.table.current_snapshot().manifests(filled.table.io)) == 2  # type: ignore[union-attr]
     summary = filled.table.current_snapshot().summary.additional_properties  # type: ignore[union-attr]
     assert summary[OFFSETS] == '{"t":{"0":50,"1":50}}' and summary[TOPIC_IDS] == filled.table.properties[TOPIC_IDS]
@@ -42,6 +47,26 @@ def test_small_files_of_a_day_become_one_and_rows_and_offsets_stay(tmp_path: Pat
     filled.run()
     filled.check_each_once()
     assert all("day=2026-01-0" in file for file in data_files(filled.catalog))
+
+
+def test_decoded_values_of_every_shape_stay_as_they_are(tmp_path: Path) -> None:
+    shapes = {
+        "s": {"type": "object", "properties": {"a-b": {"type": "integer"}, "c": {"type": "string"}}},
+        "l": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "number"}}}},
+        "m": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
+    }
+    (tmp_path / "schema.json").write_text(json.dumps({"type": "object", "properties": shapes}))
+    asked: dict[str, Any] = {"value_format": "json", "value_schema": tmp_path / "schema.json"}
+    catalog = tmp_path / "c.sqlite"
+    for run in range(3):
+        values = [{"s": {"a-b": run, "c": "z"}, "l": [{"x": 1.5}, {}], "m": {"k": ["a", None]}}, {"m": {}}, {"l": None}]
+        with kts.Log(tmp_path / "logs" / "t-0") as log:
+            log.append_rows({"value": [json.dumps(value).encode() for value in values]})
+        sync(tmp_path / "logs", "lake.db.rows", catalog=catalog, **asked)
+    before = iceberg_table(catalog).scan().to_arrow().sort_by("offset").to_pylist()
+    assert compact(Upkeep("lake.db.rows", catalog)).files_after == 1
+    assert iceberg_table(catalog).scan().to_arrow().sort_by("offset").to_pylist() == before and len(before) == 9
+    assert [row["value"]["s"]["a-b"] for row in before if row["value"]["s"]] == [0, 1, 2]
 
 
 def test_files_have_about_the_size_that_is_asked_for(tmp_path: Path) -> None:
