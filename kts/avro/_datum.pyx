@@ -94,6 +94,7 @@ NO_ID = -1  # of a value that does not begin with the id of a schema
 
 
 @cython.final
+@cython.auto_pickle(False)
 cdef class AvroMemory:
     """A buffer that was filled in C; it ends with the last array that shows it."""
 
