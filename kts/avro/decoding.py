@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -184,6 +185,7 @@ class AvroDecoder:
     """
 
     def __init__(self, schema: Any, *, reader_schema: Any = None) -> None:
+        self._made_of = schema, reader_schema
         self._registry: Mapping[int, Any] | None = None
         if isinstance(schema, Mapping) and "type" not in schema:
             self._registry = schema
@@ -195,6 +197,11 @@ class AvroDecoder:
         self._plain = self._reader.own
         if self._registry is None and reader_schema is not None:
             self._plain = self._reader.program(schema_of(schema))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What it was made of: a UDF takes it to other processes."""
+        schema, reader_schema = self._made_of
+        return partial(AvroDecoder, reader_schema=reader_schema), (schema,)
 
     def decode(self, column: pa.Array | pa.ChunkedArray, *, on_error: str = "raise") -> Any:
         """Decode a column; see ``decode``."""
@@ -209,7 +216,7 @@ class AvroDecoder:
         return pa.chunked_array(parts, self.type)
 
     def _decoded(self, values: pa.Array, first: int, on_error: str) -> pa.Array:
-        found = self.decode_all(values, stop=on_error == "raise")
+        found = self._all(values, on_error == "raise")
         if found.refused and on_error == "raise":
             row, why = min(found.refused.items())
             error = InvalidRecordError(f"row {first + row} is not Avro of its schema: {why}")
@@ -217,8 +224,12 @@ class AvroDecoder:
             raise error
         return found.values
 
-    def decode_all(self, column: pa.Array, *, stop: bool = False) -> AvroValues:
-        """Decode an array: the values, and by row why some are refused; ``stop`` ends at the first of these."""
+    def decode_all(self, column: pa.Array) -> AvroValues:
+        """Decode an array: the values, null where they are refused, and by row why they are."""
+        return self._all(column, False)
+
+    def _all(self, column: pa.Array, stop: bool) -> AvroValues:
+        """``stop`` ends at the first value that is refused, without values."""
         if column.type != pa.binary():
             column = column.cast(pa.binary())
         if self._registry is None:

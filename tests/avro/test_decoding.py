@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import random
 from typing import Any
 
@@ -247,6 +248,13 @@ def test_a_schema_of_a_registry_that_is_none_refuses_its_values() -> None:
     found = decoder.decode_all(column([b"\0\0\0\0\1\2", b"\0\0\0\0\2\2"]))
     assert found.values.to_pylist() == [None, 1]
     assert found.refused[0].startswith("the schema 1: expected JSON, found '{'")
+
+
+def test_a_decoder_goes_to_other_processes() -> None:
+    for decoder in (kts.avro.AvroDecoder({5: "int"}, reader_schema="long"), kts.avro.AvroDecoder("int")):
+        again = pickle.loads(pickle.dumps(decoder))
+        values = column([b"\0\0\0\0\5\2", b"\2"])
+        assert again.type == decoder.type and again.decode_all(values) == decoder.decode_all(values)
 
 
 def test_any_binary_column_is_taken() -> None:
