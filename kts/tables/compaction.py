@@ -212,7 +212,8 @@ def _commit(table: Upkeep, bins: Sequence[Bin], done: CompactedTable) -> list[Bi
 
     The others are dropped, with the files that were made of them.
     """
-    there = {task.file.file_path: _deletions(task) for task in table.planned()[0]}
+    now = table.planned()[0]
+    there = {task.file.file_path: _deletions(task) for task in now}
 
     def is_left(one: Bin) -> bool:
         same = all(there.get(task.file.file_path) == _deletions(task) for task in one.tasks)
@@ -220,7 +221,11 @@ def _commit(table: Upkeep, bins: Sequence[Bin], done: CompactedTable) -> list[Bi
 
     left = [one for one in bins if is_left(one)]
     if left:
-        table.step(partial(_replace, table, left), table.manifest_bytes())
+        replaced = {task.file.file_path for one in left for task in one.tasks}
+        needed = {path for task in now if task.file.file_path not in replaced for path in _deletions(task)}
+        deletes = {file.file_path: file for one in left for task in one.tasks for file in task.delete_files}
+        unused = [file for path, file in deletes.items() if path not in needed]
+        table.step(partial(_replace, table, left, unused), table.manifest_bytes())
         done.commits += 1
     for one in bins:
         if one not in left:
@@ -234,17 +239,22 @@ def _deletions(task: FileScanTask) -> frozenset[str]:
     return frozenset(one.file_path for one in task.delete_files)
 
 
-def _replace(table: Upkeep, bins: Sequence[Bin]) -> None:
+def _replace(table: Upkeep, bins: Sequence[Bin], unused: list[DataFile]) -> None:
+    from pyiceberg.table.snapshots import Operation
+
+    from kts.tables.position_deletes import Replacement
+
     properties = table.metadata.properties
     if missing := {name: value for name, value in PROPERTIES.items() if properties.get(name) != value}:
-        with (
-            table.table.transaction() as change
-        ):  # pyiceberg would try again with offsets that are no longer the newest
+        # pyiceberg would try again with offsets that are no longer the newest
+        with table.table.transaction() as change:
             change.set_properties(missing)
     state = table.state(table.offsets)
     with table.table.transaction() as change:
         told = {} if table.lost else snapshot_properties(state)
-        with change.update_snapshot(snapshot_properties=told).overwrite() as replacing:
+        replacing = Replacement(Operation.OVERWRITE, change, table.table.io, snapshot_properties=told)
+        with replacing:
+            replacing.old_deletes = unused
             for one in bins:
                 for task in one.tasks:
                     replacing.delete_data_file(task.file)

@@ -31,7 +31,7 @@ EPOCH = datetime.date(1970, 1, 1)
 CHOSEN_BY = ("topic", "partition", "offset", "timestampMs")  # rows
 
 
-class Wanted(NamedTuple):
+class RowRange(NamedTuple):
     """Which rows of a table are read; None is all.
 
     Attributes
@@ -115,7 +115,7 @@ class TableAt(Known):
         """What it knows."""
         return self._found
 
-    def rows(self, columns: Sequence[str], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    def rows(self, columns: Sequence[str], wanted: RowRange) -> Iterator[pa.RecordBatch]:
         """The rows of that commit and of those before it.
 
         Raises
@@ -182,7 +182,7 @@ class FolderAt(TableAt):
         self._parts = [(part, pending.get(part)) for part in sorted(there | pending.keys())]
         return ledger.state, True
 
-    def rows(self, columns: Sequence[str], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    def rows(self, columns: Sequence[str], wanted: RowRange) -> Iterator[pa.RecordBatch]:
         """The rows, file by file."""
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -226,7 +226,7 @@ class IcebergAt(IcebergTable, TableAt):
         agreed_schema(self.name, self.schema, table_schema())
         self.snapshot = self._table.metadata.current_snapshot_id
 
-    def rows(self, columns: Sequence[str], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    def rows(self, columns: Sequence[str], wanted: RowRange) -> Iterator[pa.RecordBatch]:
         """The rows, file by file: one at a time is in memory."""
         import pyarrow as pa
         from pyiceberg.io.pyarrow import ArrowScan

@@ -29,7 +29,7 @@ from kts.remote.buckets import TIME_LIMIT_S, time_limit
 from kts.segment.rereading import settled
 from kts.tables.iceberg import ATTEMPTS
 from kts.tables.options import SyncOptions
-from kts.tables.reading import TableAt, Wanted, table_at
+from kts.tables.reading import RowRange, TableAt, table_at
 from kts.tables.rows import READ, table_rows, table_schema, with_times_within
 from kts.tables.run import Bounds, SyncSource, plausible_times
 from kts.times import Time
@@ -187,7 +187,7 @@ class Seam:
         self.asked, self.table = asked, table
         opened, logs = _logs(asked, table)
         self.logs = sorted(logs, key=name_of)
-        self.wanted = Wanted(_names(asked, table), *asked.times)
+        self.wanted = RowRange(_names(asked, table), *asked.times)
         scanned = [name for name in READ if name in asked.names or name in NEEDED]
         self.options = ScanOptions(
             columns=scanned, isolation=asked.isolation, on_error=asked.on_error, threads=asked.threads
@@ -282,7 +282,7 @@ class Rest:
         rows = table_rows(pa.RecordBatch.from_arrays(whole, names=list(READ)), self.seam.plausible)
         if self.seam.table.times_ms is not None:
             rows = with_times_within(rows, *self.seam.table.times_ms)
-        found = pa.Table.from_batches([rows]).filter(Wanted(None, *self.asked.times).for_arrow())
+        found = pa.Table.from_batches([rows]).filter(RowRange(None, *self.asked.times).for_arrow())
         yield from found.select(list(self.asked.names)).to_batches()
 
 

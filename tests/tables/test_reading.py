@@ -12,7 +12,7 @@ import pytest
 import kts
 from kts.model import TopicPartition
 from kts.tables import sync
-from kts.tables.reading import TableAt, Wanted, table_at
+from kts.tables.reading import TableAt, RowRange, table_at
 
 FIRST_DAY = 1_767_225_600_000  # 2026-01-01
 HOUR_MS = 3_600_000
@@ -35,7 +35,7 @@ def at(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return grown
 
 
-def read(table: TableAt, wanted: Wanted, columns: list[str] = PLACE) -> pa.Table:
+def read(table: TableAt, wanted: RowRange, columns: list[str] = PLACE) -> pa.Table:
     batches = list(table.rows(columns, wanted))
     return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in columns})
 
@@ -44,12 +44,12 @@ def test_rows_are_those_of_the_commit_that_was_opened(at: Any) -> None:
     first = at()
     second = at()
     assert first.found.offsets == {TopicPartition("t", 0): 50, TopicPartition("t", 1): 50}
-    assert read(first, Wanted()).num_rows == 100 and read(second, Wanted()).num_rows == 200
+    assert read(first, RowRange()).num_rows == 100 and read(second, RowRange()).num_rows == 200
 
 
 def test_only_wanted_rows_are_read_and_in_the_columns_that_are_asked_for(at: Any, rng: random.Random) -> None:
     table = at()
-    whole = read(table, Wanted(), [*PLACE, "timestampMs", "day"]).to_pylist()
+    whole = read(table, RowRange(), [*PLACE, "timestampMs", "day"]).to_pylist()
     assert {row["day"].day for row in whole} == {1, 2, 3}
     for _ in range(20):
         names = rng.choice([None, [], [TopicPartition("t", 1)], [TopicPartition("t", 0), TopicPartition("u", 1)]])
@@ -63,5 +63,5 @@ def test_only_wanted_rows_are_read_and_in_the_columns_that_are_asked_for(at: Any
             and (end is None or row["timestampMs"] < end)
             and (offsets is None or offsets[0] <= row["offset"] < offsets[1])
         ]
-        found = read(table, Wanted(names, start, end, offsets), ["offset"])
+        found = read(table, RowRange(names, start, end, offsets), ["offset"])
         assert sorted(found.column("offset").to_pylist()) == sorted(expected)

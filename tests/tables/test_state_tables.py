@@ -206,6 +206,8 @@ def test_compaction_and_expiry_leave_the_state_as_it_is(tmp_path: Path) -> None:
     upkeep = Upkeep("lake.db.rows", tmp_path / "c.sqlite")
     assert compact(upkeep).records >= KEYS
     assert found(tmp_path) == expected and files(tmp_path) == (2, 0)
+    told = iceberg_table(tmp_path / "c.sqlite").current_snapshot().summary.additional_properties  # type: ignore[union-attr]
+    assert told["total-delete-files"] == told["total-position-deletes"] == "0"
     assert synced(tmp_path).records == 0
     append(tmp_path, range(2), None)
     synced(tmp_path)
