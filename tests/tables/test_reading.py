@@ -12,7 +12,7 @@ import pytest
 import kts
 from kts.model import TopicPartition
 from kts.tables import sync
-from kts.tables.reading import TableAt, RowRange, table_at
+from kts.tables.reading import RowRange, TableAt, table_at
 
 FIRST_DAY = 1_767_225_600_000  # 2026-01-01
 HOUR_MS = 3_600_000
