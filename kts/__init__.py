@@ -79,12 +79,14 @@ if TYPE_CHECKING:
     from kts.dataset.cluster import cluster
     from kts.dataset.latest import latest
     from kts.log.log import Log
+    from kts.offline.doctor import doctor
     from kts.tables.union import union
 else:
     _LATER = {
         "ClusterState": "kts.cluster_records.state",
         "Log": "kts.log.log",
         "cluster": "kts.dataset.cluster",
+        "doctor": "kts.offline.doctor",
         "latest": "kts.dataset.latest",
         "union": "kts.tables.union",
     }
@@ -122,6 +124,7 @@ __all__ = [
     "committed_offsets",
     "cluster",
     "ClusterState",
+    "doctor",
     "decode",
     "iter_decode",
     "encode",

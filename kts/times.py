@@ -26,6 +26,7 @@ LIKELY_UNITS = ((10**8, 10**11, "s"), (10**14, 10**17, "us"), (10**17, INT64_MAX
 UNIT_ARGUMENT = 'unit="{}"'  # how a caller in Python names the unit
 
 PARTS_OF_MS = {"us": 10**3, "ns": 10**6, "ps": 10**9, "fs": 10**12, "as": 10**15}
+YEAR_2000_MS = 946_684_800_000  # earlier times of records are wrong: 0, or seconds for ms
 STEPS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 Length = int | timedelta | str | None

@@ -41,6 +41,7 @@ COMMANDS = {
     "stats": "stats",
     "offset-for": "offset_for",
     "verify": "verify",
+    "doctor": "doctor",
     "append": "append",
     "truncate": "truncate",
     "clean": "clean",

@@ -101,7 +101,7 @@ def check_release(
     for segment, headers in segment_batches(log):
         ends = int64s(headers.column("lastOffset"), "lastOffset") + 1
         begins = np.concatenate([[begin if segment == latest else segment.base_offset], ends])
-        for first, end in _runs(judge.open(headers), begins):
+        for first, end in runs_of(judge.open(headers), begins):
             for rows in log.scan(columns=COLUMNS, starting_offsets=first, ending_offsets=end):
                 for start in range(0, rows.num_rows, ROWS):
                     _add(counts, judge.refused(rows.slice(start, ROWS), headers), starts)
@@ -192,7 +192,7 @@ class _Judge:
         return RefusalRule(f"message.timestamp.{side}.max.ms", InvalidTimestampError)
 
 
-def _runs(chosen: Any, begins: Any) -> Iterator[tuple[int, int]]:
+def runs_of(chosen: Any, begins: Any) -> Iterator[tuple[int, int]]:
     """Ranges of offsets that hold the chosen batches; those that follow each other are one."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
     for start, end in edges.reshape(-1, 2):

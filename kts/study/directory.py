@@ -12,6 +12,7 @@ from kts.config import DAY_MS, HOUR_MS
 from kts.dataset.scan import by_segment
 from kts.model import NO_TIMESTAMP, TimestampType
 from kts.segment.rereading import unless_deleted
+from kts.times import YEAR_2000_MS
 
 from . import verdicts
 from .limits import Limits
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 MOST_PARTITIONS = 50  # of a topic, at equal distances
 MOST_ENTRIES = 10_000  # of a partition, that the rules play
-YEAR_2000_MS = 946_684_800_000  # earlier times are wrong: 0, or seconds for ms
 FAR_MS = 2**60
 LAST = 9  # messages of a segment that tell how far its file's time is from theirs
 YEAR_MS = 366 * DAY_MS

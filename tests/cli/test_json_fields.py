@@ -76,7 +76,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_page_is_about_these_commands() -> None:
-    assert documented().keys() == {*COMMANDS, "verify", "serve", "follow"}
+    assert documented().keys() == {*COMMANDS, "verify", "doctor", "serve", "follow"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -91,6 +91,11 @@ def test_the_fields_of_verify(tmp_path: Path) -> None:
     (tmp_path / "clicks/clicks-0" / f"{0:020}.timeindex").unlink()
     rows = lines("verify", tmp_path / "clicks", "--json", code=1)
     assert {field for row in rows for field in row} == documented()["verify"]
+
+
+def test_the_fields_of_doctor(folder: Path) -> None:
+    rows = lines("doctor", folder / "demo/orders", "--json", code=1)
+    assert {field for row in rows for field in row} == documented()["doctor"]
 
 
 def test_the_fields_of_serve_and_follow(tmp_path: Path) -> None:
