@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kts.arguments import INT64_MAX
+from kts.arguments import INT64_MAX, INT64_MIN
 from kts.behaviour import DEFAULT, NEWEST
 from kts.codec.encode import int64s
 from kts.config import LogConfig, settings_for
@@ -246,10 +247,12 @@ class _Judged:
         self.wrapped = headers["count"] < 0
         known = np.maximum(headers["count"], 0)
         self.records = np.where(self.wrapped, headers["lastOffset"] - self.begins + 1, known)
-        self.latest_ms = np.full(len(self.segments), INT64_MAX, np.int64)
+        self.places = np.searchsorted(headers["segment"], np.arange(len(self.segments) + 1))
+        self.latest_ms, by_broker = np.full(len(self.segments), INT64_MAX, np.int64), self.appended | self.control
         for number, segment in enumerate(self.segments):
-            own = (headers["segment"] == number) & ~self.control
-            self.latest_ms[number] = time_rules.latest_by_file(headers["maxTimestamp"][own], _modified(segment), limits)
+            own = slice(self.places[number], self.places[number + 1])
+            latest, stamped = headers["maxTimestamp"][own], by_broker[own]
+            self.latest_ms[number] = time_rules.latest_by_file(latest, stamped, _modified(segment), limits)
 
     # --- the times ------------------------------------------------------------------------------------
 
@@ -292,8 +295,9 @@ class _Judged:
         numbers = np.flatnonzero(self.kinds != FINE)
         batch = self.points.batch[numbers]
         keys = self.headers["segment"][batch] * (len(KINDS) + 1) + self.kinds[numbers]
-        for key in np.unique(keys).tolist():
-            own = numbers[keys == key]
+        order = np.argsort(keys, kind="stable")
+        found, starts = np.unique(keys[order], return_index=True)
+        for key, own in zip(found.tolist(), np.split(numbers[order], starts)[1:], strict=True):
             batches = self.points.batch[own]
             times = self.points.time[own]
             whole = self.appended[batches]
@@ -389,23 +393,24 @@ class _Judged:
 
     # --- what follows ---------------------------------------------------------------------------------
 
-    def latest_bad(self, number: int) -> int | None:
-        """The first point of a segment's greatest time, if it is too late."""
-        own = np.flatnonzero((self.headers["segment"][self.points.batch] == number) & self.points.timed)
-        if not len(own):
-            return None
-        first = int(own[self.points.time[own].argmax()])
-        return first if self.kinds[first] in TOO_LATE else None
+    @cached_property
+    def latest_bad(self) -> dict[int, int]:
+        """Of each segment whose greatest time is too late, by number: the first point with it."""
+        points = self.points
+        time = np.where(points.timed, points.time, INT64_MIN)
+        segment = self.headers["segment"][points.batch]
+        starts = np.flatnonzero(np.diff(segment, prepend=-1))
+        greatest = np.repeat(np.maximum.reduceat(time, starts), np.diff(np.append(starts, len(time))))
+        numbers, first = np.unique(np.where(time == greatest, segment, -1), return_index=True)
+        wrong = np.isin(self.kinds[first], TOO_LATE) & (numbers >= 0)
+        return dict(zip(numbers[wrong].tolist(), first[wrong].tolist(), strict=True))
 
     def time_indexes(self) -> Iterator[Finding]:
         """Time indexes without entries for records behind a greatest time that is too late."""
         headers = self.headers
-        for number in range(len(self.segments)):
-            point = self.latest_bad(number)
-            if point is None:
-                continue
+        for number, point in self.latest_bad.items():
             batch = int(self.points.batch[point])
-            behind = np.flatnonzero((headers["segment"] == number) & (headers["position"] > headers["position"][batch]))
+            behind = np.arange(batch + 1, self.places[number + 1])
             size = int(headers["sizeInBytes"][behind].sum())
             if size < max(self.config.index_interval_bytes, 1):
                 continue
@@ -428,14 +433,14 @@ class _Judged:
     def small_segments(self) -> Iterator[Finding]:
         """Closed segments of one batch, by what made them."""
         headers, config, causes = self.headers, self.config, dict[str, list[int]]()
-        places = np.searchsorted(headers["segment"], np.arange(len(self.segments) + 1))
+        places, entries = self.places, config.segment_index_bytes // 12
         for number in range(len(self.segments) - 1):
             start, end, stop = places[number], places[number + 1], places[min(number + 2, len(self.segments))]
             if end in (start, stop):
                 continue
             segment, following = self.segments[number], self.segments[number + 1]
             size = int(headers["sizeInBytes"][start:end].sum())
-            full = _is_full(segment, config)
+            full = end - start + 1 >= entries and _is_full(segment, config)
             whole = int(self.records[start:end].sum()) == following.base_offset - segment.base_offset
             if not whole or not (end - start == 1 or (full and 2 * size < config.segment_bytes)):
                 continue
@@ -486,7 +491,7 @@ class _Judged:
     def staying(self) -> Iterator[Finding]:
         """Segments that ``retention.ms`` does not delete in time, because of a time that is too late."""
         config, now_ms = self.config, self.limits.now_ms
-        if not config.deletes or config.retention_ms < 0:
+        if not config.deletes or config.retention_ms < 0 or not self.latest_bad:
             return
         policy = policies.RetentionPolicy(config.retention_ms, config.retention_bytes, True, config.behaviour())
         facts = policies.facts_of(self.log, config.times)
@@ -497,7 +502,7 @@ class _Judged:
         numbers = {segment.base_offset: number for number, segment in enumerate(self.segments)}
         for base, kept in held.items():
             number, until = numbers.get(base), kept[0].expires_ms
-            point = None if number is None or until is None or until <= now_ms else self.latest_bad(number)
+            point = None if number is None or until is None or until <= now_ms else self.latest_bad.get(number)
             if number is None or until is None or point is None:
                 continue
             batch = int(self.points.batch[point])

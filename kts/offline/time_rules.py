@@ -215,12 +215,22 @@ def producer_of(producers: Int64s) -> int | None:
     return int(found[0]) if len(found) == 1 and found[0] >= 0 else None
 
 
-def latest_by_file(latest: Int64s, modified_ms: int | None, limits: TimeLimits) -> int:
+def latest_by_file(latest: Int64s, by_broker: Bools, modified_ms: int | None, limits: TimeLimits) -> int:
     """The greatest time that is not in the future of a segment's file.
 
-    A file's time is not used if most batches are ahead of it: then it is not that of the last append.
+    A file's time is not that of the last append, and not used, if most batches are ahead of it, or one to which a
+    broker's clock gave its time: an append time, or a control batch.
+
+    Parameters
+    ----------
+    latest : array
+        The greatest times of the segment's batches.
+    by_broker : array
+        Which of them are of a broker's clock.
     """
     if modified_ms is None or not len(latest):
         return INT64_MAX
     bound = limits.future_from(modified_ms)
-    return bound if 2 * int((latest > bound).sum()) < len(latest) else INT64_MAX
+    ahead = latest > bound
+    contradicted = (ahead & by_broker & (latest <= limits.future_from(limits.now_ms))).any()
+    return INT64_MAX if contradicted or 2 * int(ahead.sum()) >= len(latest) else bound

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from pathlib import Path
 
+from support.clusters import cluster_of
 from support.golden import golden
 from support.processes.cli_runs import lines, run
+from support.tiered import session
 
 import kts
 
@@ -57,3 +60,27 @@ def test_a_damaged_partition_is_left_out_and_told(tmp_path: Path) -> None:
     log.write_bytes(data)
     done = run("doctor", clicks.log_dir, code=3)
     assert "clicks-0 is left out" in done.stderr and "OK" not in done.stdout
+
+
+def test_the_settings_of_the_cluster_beside_are_the_limits(tmp_path: Path) -> None:
+    """In the cluster of this metadata log, orders has a retention of two hours."""
+    now = 1_797_000_000_000
+    shutil.copytree(cluster_of("4.3.1"), tmp_path / "data")
+    for topic in ("orders", "other"):
+        with kts.Log(tmp_path / f"data/{topic}-0", {"segment.ms": 2**60}) as log:
+            for number in range(50):
+                log.append_rows([{"timestamp": now - 86_400_000 + number - 3 * 3_600_000 * (number == 20)}])
+    rows = lines("doctor", tmp_path / "data", "--now", now, "--unit", "ms", "--json", code=1)
+    assert [(row["topic"], row["kind"], row["offset"]) for row in rows] == [("orders", "late", 20)]
+    assert "retention.ms (2h)" in rows[0]["message"]
+    assert kts.doctor(tmp_path / "data", now=now).to_pylist() == rows
+
+
+def test_what_tiered_storage_alone_has_is_judged_too() -> None:
+    played = session("local")
+    told = [lines("doctor", *where, "--remote", played.remote, "--json", code=1) for where in ((), (played.data,))]
+    for rows in told:
+        assert {row["topic"] for row in rows} == {"jumpy"}  # a record 30 days ahead every 45 records
+        ahead = [row["offset"] for row in rows if row["kind"] == "ahead"]
+        assert ahead[:4] == [15, 60, 105, 150]
+        assert {row["kind"] for row in rows} <= {"ahead", "time-index", "small-segments"}

@@ -10,7 +10,20 @@ import pytest
 
 from kts.arguments import INT64_MAX, INT64_MIN
 from kts.config import LogConfig
-from kts.offline.time_rules import AHEAD, FINE, FUTURE, KINDS, LATE, NONE, PAST, STEPS_BACK, Points, TimeLimits, judged
+from kts.offline.time_rules import (
+    AHEAD,
+    FINE,
+    FUTURE,
+    KINDS,
+    LATE,
+    NONE,
+    PAST,
+    STEPS_BACK,
+    Points,
+    TimeLimits,
+    judged,
+    latest_by_file,
+)
 from kts.times import UNIT_NAMES, UNITS, YEAR_2000_MS
 
 NOW, HOUR, DAY = 1_790_000_000_000, 3_600_000, 86_400_000
@@ -92,3 +105,17 @@ def test_a_topics_settings_are_its_limits() -> None:
     assert TimeLimits.of(of_topic, NOW) == TimeLimits(NOW, 5, DAY)
     assert TimeLimits.of(LogConfig(retention_ms=DAY, cleanup_policy="compact"), NOW).disorder_ms == 7 * DAY
     assert TimeLimits.of(LogConfig(retention_ms=-1), NOW).disorder_ms == 7 * DAY
+
+
+def test_a_files_time_counts_unless_most_batches_or_a_brokers_clock_contradict_it() -> None:
+    file, old = NOW - 300 * DAY, NOW - 301 * DAY
+    by_producer, by_broker = np.zeros(3, np.bool_), np.array([False, False, True])
+
+    def bound(times: list[int], stamped: Any, modified_ms: int | None = file) -> int:
+        return latest_by_file(np.array(times), stamped, modified_ms, LIMITS)
+
+    assert bound([old, old, NOW], by_producer) == file + HOUR
+    assert bound([old, old, NOW], by_broker) == INT64_MAX
+    assert bound([old, old, NOW + DAY], by_broker) == file + HOUR  # a broker's clock that is wrong says nothing
+    assert bound([old, NOW, NOW], by_producer) == INT64_MAX
+    assert bound([old, old, old], by_producer, None) == bound([], by_producer[:0]) == INT64_MAX
