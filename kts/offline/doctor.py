@@ -272,12 +272,16 @@ class _Judged:
         chosen &= many
         if not chosen.any():
             return
-        of_headers = ~chosen[batch]
-        parts = [(time[of_headers], offset[of_headers], batch[of_headers])]
+        read = np.zeros(len(two), np.bool_)  # a scan leaves out what is before the log start
+        parts: list[tuple[Any, Any, Any]] = []
         for start, end in runs_of(chosen, np.append(self.begins, headers["lastOffset"][-1] + 1)):
             for rows in self.log.scan(columns=COLUMNS, starting_offsets=start, ending_offsets=end):
                 offsets, times = (int64s(rows.column(at), name) for at, name in enumerate(COLUMNS))
-                parts.append((times, offsets, np.searchsorted(headers["lastOffset"], offsets)))
+                of_records = np.searchsorted(headers["lastOffset"], offsets)
+                read[of_records] = True
+                parts.append((times, offsets, of_records))
+        of_headers = ~read[batch]
+        parts.append((time[of_headers], offset[of_headers], batch[of_headers]))
         time, offset, batch = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         order = np.lexsort((offset, batch))
         self.take(time[order], offset[order], batch[order])

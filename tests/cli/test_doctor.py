@@ -67,7 +67,7 @@ def test_the_settings_of_the_cluster_beside_are_the_limits(tmp_path: Path) -> No
     now = 1_797_000_000_000
     shutil.copytree(cluster_of("4.3.1"), tmp_path / "data")
     for topic in ("orders", "other"):
-        with kts.Log(tmp_path / f"data/{topic}-0", {"segment.ms": 2**60}) as log:
+        with kts.Log(tmp_path / f"data/{topic}-0", {"segment.ms": 2**60}, release="3.9") as log:
             for number in range(50):
                 log.append_rows([{"timestamp": now - 86_400_000 + number - 3 * 3_600_000 * (number == 20)}])
     rows = lines("doctor", tmp_path / "data", "--now", now, "--unit", "ms", "--json", code=1)

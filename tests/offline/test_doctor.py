@@ -240,6 +240,20 @@ def test_the_settings_say_how_late_is_too_late(tmp_path: Path) -> None:
     assert "segment.ms (1h)" in rows[0]["message"]
 
 
+def test_a_bad_time_before_the_log_start_keeps_its_segment_and_is_found(tmp_path: Path, rng: random.Random) -> None:
+    """Its record is deleted, and a broker still goes by it."""
+    path, times = tmp_path / "orders-0", clean(rng)
+    times[7] = NOW + 90 * DAY
+    write(path, times, 5)
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 100\n")
+    assert kts.open_partition(path).log_start_offset == 100
+    rows = found(path)
+    assert {one["kind"] for one in rows} >= {FUTURE, STAYS}
+    assert {one["position"] for one in rows if one["kind"] in (FUTURE, STAYS)} == {
+        kts.open_partition(path).batches().read_all().column("position")[1].as_py()
+    }
+
+
 def test_damage_is_an_error_and_no_finding(tmp_path: Path, rng: random.Random) -> None:
     path = tmp_path / "orders-0"
     write(path, clean(rng), 5, {"segment.bytes": 24_000})
