@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kts.errors import LogStorageError
-from kts.tables.iceberg import PROPERTIES
+from kts.tables.iceberg import PROPERTIES, set_properties
 from kts.tables.state import snapshot_properties, table_properties
 from kts.tables.upkeep import SMALL, TARGET_BYTES, Upkeep
 
@@ -246,9 +246,7 @@ def _replace(table: Upkeep, bins: Sequence[Bin], unused: list[DataFile]) -> None
 
     properties = table.metadata.properties
     if missing := {name: value for name, value in PROPERTIES.items() if properties.get(name) != value}:
-        # pyiceberg would try again with offsets that are no longer the newest
-        with table.table.transaction() as change:
-            change.set_properties(missing)
+        set_properties(table.table, missing)  # pyiceberg would try again with offsets that are no longer the newest
     state = table.state(table.offsets)
     with table.table.transaction() as change:
         told = {} if table.lost else snapshot_properties(state)

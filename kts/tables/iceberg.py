@@ -38,7 +38,8 @@ ATTEMPTS = 20  # against programs that rewrite or expire what is there
 
 _FIELD = re.compile(
     r"(?P<column>\w+)"
-    r"|(?P<transform>year|month|day|hour|bucket|truncate)\((?:(?P<width>[1-9][0-9]{0,8}) *, *)?(?P<of>\w+)\)"
+    r"|(?P<transform>year|month|day|hour|(?P<sized>bucket|truncate))"
+    r"\((?(sized)(?P<width>[1-9][0-9]{0,8}) *, *)(?P<of>\w+)\)"
 )
 
 
@@ -162,7 +163,7 @@ def partition_fields(given: Sequence[str] | None, schema: pa.Schema) -> Sequence
     if not given:
         return DAYS
     found = []
-    for text in given:
+    for text in [given] if isinstance(given, str) else given:
         known = _FIELD.fullmatch(text.strip())
         column = "" if known is None else known["column"] or known["of"]
         if known is None or column not in schema.names:
@@ -290,7 +291,7 @@ class IcebergTable(Known):
         """Set the properties that a commit needs."""
         needed = PROPERTIES if has_bounds else PROPERTIES | NO_BOUNDS
         if missing := {name: value for name, value in needed.items() if self._table.properties.get(name) != value}:
-            self._within(partial(_set_properties, self._table, missing))
+            self._within(partial(set_properties, self._table, missing))
 
     def _attempt(self, commit: Callable[[], None], state: TableState) -> None:
         """Commit, again where a program that leaves the offsets as they are was first."""
@@ -313,9 +314,21 @@ class IcebergTable(Known):
         self.committed(state)
 
 
-def _set_properties(table: Table, missing: dict[str, str]) -> None:
+def set_properties(table: Table, missing: dict[str, str]) -> None:
+    """Set properties of a table whose newest snapshot is the one that is known.
+
+    What is known afterwards is what the catalog has: a commit on top of it would not notice a snapshot that came
+    meanwhile.
+    """
+    from pyiceberg.table.refs import MAIN_BRANCH
+    from pyiceberg.table.update import AssertRefSnapshotId
+
+    unchanged = AssertRefSnapshotId.model_validate(
+        {"ref": MAIN_BRANCH, "snapshot-id": table.metadata.current_snapshot_id}
+    )
     with table.transaction() as change:
         change.set_properties(missing)
+        change._apply((), (unchanged,))
 
 
 def _commit(table: Table, rows: pa.Table, state: TableState) -> None:

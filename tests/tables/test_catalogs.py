@@ -180,7 +180,8 @@ def test_a_new_table_is_partitioned_as_asked_and_keeps_it(catalog: Catalog, tabl
     assert len(rows(catalog, table)) == 2
 
 
-@pytest.mark.parametrize("wrong", ["days", "hours(timestamp)", "bucket(0, key)", "bucket(4, nothing)", ""])
+@pytest.mark.parametrize("wrong", ["days", "hours(timestamp)", "bucket(0, key)", "bucket(4, nothing)", "",
+                                   "bucket(key)", "hour(4, timestamp)"])  # fmt: skip
 def test_a_partition_field_is_a_column_or_a_transform_of_one(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(ValueError, match="partition_by: expected a column, or year"):
         sync(logs(tmp_path), "lake.db.t", catalog=tmp_path / "c.sqlite", partition_by=[wrong])

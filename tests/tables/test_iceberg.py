@@ -92,6 +92,14 @@ def test_of_two_programs_that_add_at_the_same_time_one_is_refused(tmp_path: Path
     assert found(tmp_path) == [0, 1, 2]
 
 
+def test_one_that_has_to_set_properties_first_is_refused_too(tmp_path: Path) -> None:
+    one, other = table(tmp_path), table(tmp_path)
+    one.append(rows(0, 1, ms=10**15), {NAME: 2})  # such times need a property of the table
+    with pytest.raises(LogLockedError, match="another program has added records meanwhile"):
+        other.append(rows(0, 1, ms=10**15), {NAME: 2})
+    assert found(tmp_path) == [0, 1]
+
+
 def test_a_program_that_rewrites_the_table_meanwhile_disturbs_nothing(tmp_path: Path) -> None:
     one = table(tmp_path)
     one.append(rows(0, 1), {NAME: 2})
