@@ -34,6 +34,7 @@ from kts.spark.schema import arrow_schema, split
 from kts.spark.shipping import ship
 from kts.store import addresses
 from kts.store.source import files
+from kts.tables.delta import PREFIX
 from kts.tables.folder import Aside, FolderTable, write_aside
 from kts.tables.iceberg import PROPERTIES, identifier_of
 from kts.tables.options import COMMIT_BYTES, SyncOptions
@@ -85,6 +86,8 @@ def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
     )
     remote = None if asked.remote is None else absolute_prefix(addresses.plain(os.fspath(asked.remote)))
     source = source_of(replace(asked, path=paths or None, remote=remote))
+    if source.table.startswith(PREFIX):
+        raise ValueError(f"table: Spark's engine writes no Delta tables, and {source.table} is one: use kts sync")
     kind = _SparkFolder if "/" in source.table else _SparkIceberg
     stated = source.from_offsets is not None
     tables = [kind(spark, name, schema, stated) for name, schema in source.tables]

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 PREFIX = "delta:"  # of the name of a table
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 APPLICATION = "kts"  # of the transactions in the table's log
 # Commits tell the offsets, so the log has to keep them.
 CONFIGURATION = {"delta.logRetentionDuration": "interval 36500 days"}
@@ -114,25 +116,38 @@ class Delta(Known):
     def _find(self) -> tuple[TableState, bool]:
         """What the newest commit that the rows come from tells."""
         with errors_of_delta(self.name):
-            newest = self._table.version()
+            newest, restored, entry = self._table.version(), False, dict[str, Any]()
             for entry in self._table.history():
                 if entry["version"] > newest:
                     continue
                 if entry.get("operation") == "RESTORE":  # the commits between are undone
-                    told = entry.get("operationParameters", {}).get("version")
-                    if told is None:
+                    if (then := self._restored(entry)) is None:
                         break
-                    newest = int(told)
+                    newest, restored = then, True
                 elif OFFSETS in entry:
                     found = state_in(entry, f"{self.name}, version {entry['version']}")
                     return found or TableState(), True
             else:
-                if self._table.transaction_version(APPLICATION) is None:
+                before_all = restored and entry.get("version") == 0  # of the commits that tell offsets
+                if before_all or self._table.transaction_version(APPLICATION) is None:
                     return TableState(), True
         raise LostOffsetsError(
             f"{self.name}: the offsets up to which it has the logs are lost: no commit that its rows come from tells"
             f" {OFFSETS}: {NEXT}"
         )
+
+    def _restored(self, entry: dict[str, Any]) -> int | None:
+        """The version to which a commit restored the table; None if that is not sure."""
+        from deltalake import DeltaTable
+
+        told = entry.get("operationParameters", {})
+        if (version := told.get("version")) is not None:
+            return int(version)
+        if (ms := told.get("datetime")) is None:  # as delta-rs writes it
+            return None
+        then, after = DeltaTable(self._path), DeltaTable(self._path, version=entry["version"])
+        then.load_as_version(EPOCH + timedelta(milliseconds=int(ms)))
+        return then.version() if sorted(then.file_uris()) == sorted(after.file_uris()) else None
 
     def append(self, rows: pa.Table, offsets: Offsets) -> None:
         """Add rows and set the offsets in one commit."""
@@ -142,7 +157,8 @@ class Delta(Known):
     def _append(self, rows: pa.Table | pa.RecordBatchReader, state: TableState) -> None:
         from deltalake import write_deltalake
 
-        write_deltalake(self._table, rows, mode="append", commit_properties=self._commit(state))
+        # Columns of the owner, which rows lack, are null in them.
+        write_deltalake(self._table, rows, mode="append", schema_mode="merge", commit_properties=self._commit(state))
 
     def _commit(self, state: TableState) -> CommitProperties:
         """The properties of a commit after which the table has this state."""

@@ -68,6 +68,8 @@ def sync(asked: LocalSyncOptions) -> Synced:
         raise ValueError(f"partition_by: it is for Iceberg tables of all records, and {what}: leave it out")
     if asked.mode != "latest" and asked.buckets is not None:
         raise ValueError("buckets: they are those of a table of the latest state; give mode latest as well")
+    if is_delta and asked.buckets is not None:
+        raise ValueError(f"buckets: a Delta table has none, and {asked.table} is one: leave it out")
     if asked.mode == "latest":
         source = source_of(asked, asked.threads, LatestOptions.isolation)
         states = [_state_table(name, asked, state_schema(schema)) for name, schema in source.tables]

@@ -141,6 +141,11 @@ def test_a_run_into_a_folder_that_fails_adds_nothing_and_leaves_nothing(spark: S
     assert sorted(path.name for path in (table / "_kts").iterdir()) == ["ledger.json", "lock"]
 
 
+def test_a_delta_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Spark's engine writes no Delta tables"):
+        kts.spark.sync(spark, "demo/orders", f"delta:{tmp_path / 'rows'}")
+
+
 def test_a_task_has_files_of_no_more_days_than_asked(spark: SparkSession, tmp_path: Path) -> None:
     with kts.Log(tmp_path / "logs" / "t-0") as log:
         days = [*range(50), *[7] * 5]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 from support.golden import scaled
 from support.tables import query
 
@@ -105,6 +108,34 @@ def test_a_table_that_was_restored_goes_on_where_it_was_then(tmp_path: Path) -> 
     assert offsets(tmp_path) == [0, 1]
     assert synced(tmp_path).records == 4
     assert offsets(tmp_path) == [*range(6)]
+
+
+@pytest.mark.parametrize("version", [0, 1], ids=["before all commits", "after one"])
+def test_a_table_that_was_restored_to_a_time_goes_on_where_it_was_then(tmp_path: Path, version: int) -> None:
+    for _ in range(2):
+        append(tmp_path, 2)
+        synced(tmp_path)
+    log = tmp_path / "rows" / "_delta_log"
+    for number, path in enumerate(sorted(log.glob("*.json"))):
+        os.utime(path, (1_800_000_000 + 10 * number,) * 2)
+    DeltaTable(tmp_path / "rows").restore(datetime.fromtimestamp(1_800_000_005 + 10 * version, UTC))
+    assert offsets(tmp_path) == [*range(2 * version)]
+    assert synced(tmp_path).records == 4 - 2 * version
+    assert offsets(tmp_path) == [*range(4)]
+
+
+def test_columns_of_the_owner_are_null_in_new_rows(tmp_path: Path) -> None:
+    append(tmp_path, 2)
+    synced(tmp_path)
+    DeltaTable(tmp_path / "rows").alter.add_columns([Field("own", PrimitiveType("string"))])
+    append(tmp_path, 2)
+    assert (synced(tmp_path).records, offsets(tmp_path)) == (2, [*range(4)])
+
+
+def test_buckets_of_a_delta_table_are_refused(tmp_path: Path) -> None:
+    append(tmp_path, 1)
+    with pytest.raises(ValueError, match="buckets: a Delta table has none"):
+        synced(tmp_path, mode="latest", buckets=5)
 
 
 def test_a_table_that_lost_its_offsets_is_refused_until_they_are_stated(tmp_path: Path) -> None:
