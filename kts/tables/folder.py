@@ -51,6 +51,7 @@ from kts.tables.state import (
 OWN = "_kts"
 LEDGER = "ledger.json"
 LOCK = "lock"
+BUCKET = "bucket"
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 VERSION = 1
 
@@ -233,6 +234,8 @@ class FolderTable(Known):
     def _find(self) -> tuple[TableState, bool]:
         """Finish the last commit, and remove what belongs to none; what the ledger says."""
         path, days = self._in_own(LEDGER), self._days()
+        if any(days_in(self._path, by) for by in (DAY, BUCKET) if by != self.by):  # whatever became of its ledger
+            raise other_mode(self.name, is_state=self.by == DAY)
         if not files.exists(path):
             if days:
                 raise LostOffsetsError(

@@ -18,7 +18,7 @@ from kts.dataset.increments import Offsets
 from kts.errors import InvalidRequestError
 from kts.store import local, publishing
 from kts.store.source import files
-from kts.tables.folder import FolderTable
+from kts.tables.folder import BUCKET, FolderTable
 from kts.tables.iceberg import IcebergTable, within_pythons_times
 from kts.tables.latest import KEY, Changed, Changes, among
 from kts.tables.rows import other_mode
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.typedef import Record
 
 BUCKETS = 16  # of a new table
 NO_SECRET = bytes(16)  # of SipHash: a key has the same bucket in each run
@@ -53,12 +54,26 @@ class StateFolder(FolderTable):
     never sees two rows of it, nor none. Until all files are renamed it may see some buckets old and others new.
     """
 
-    by = "bucket"
+    by = BUCKET
 
     def __init__(self, path: str, schema: pa.Schema, *, stated: bool = False, buckets: int | None = None) -> None:
         self._asked = buckets
         self._hashes = LatestOffsets(1, NO_SECRET)
         super().__init__(path, schema, stated=stated, buckets=buckets or BUCKETS)
+        if self.lost:
+            self._check_buckets()
+
+    def _check_buckets(self) -> None:
+        """Refuse a number of buckets that is not the one of the files: two of them might have rows of a key."""
+        for directory in self._days():
+            for path in self._parts([directory]):
+                with local.storage_errors(path, "reading"), pq.ParquetFile(path) as file:
+                    keys = file.read(columns=["key"]).column("key").cast(pa.binary()).combine_chunks()
+                if {f"{self.by}={bucket}" for bucket in self.buckets(keys).unique().to_pylist()} - {directory}:
+                    raise InvalidRequestError(
+                        f"buckets: expected the number that {self.name} was made with, because its ledger does not tell"
+                        f" it, found {self._buckets}: {path} has keys of other buckets"
+                    )
 
     def _agree_on_buckets(self, found: int | None) -> None:
         if found is None:
@@ -200,7 +215,8 @@ class StateIceberg(IcebergTable):
         """Delete rows of a bucket by their position, and add the new ones."""
         from kts.tables.position_deletes import columns_of, deleted_rows, write_deletes
 
-        changed, gone = changes.of(bucket), list["tuple[str, npt.NDArray[np.int64]]"]()
+        changed = changes.of(bucket)
+        gone = dict["Record", list["tuple[FileScanTask, npt.NDArray[np.int64]]"]]()  # a delete file is of one partition
         for task in tasks:
             keys = self._within(partial(columns_of, self._table, task.file, KEY))
             keys = keys.cast(pa.schema([self.schema.field(name) for name in KEY]))
@@ -208,10 +224,11 @@ class StateIceberg(IcebergTable):
             if len(found) and task.delete_files:
                 found = np.setdiff1d(found, self._within(partial(deleted_rows, self._table, task)))
             if len(found):
-                gone.append((task.file.file_path, found))
+                gone.setdefault(task.file.partition, []).append((task, found))
                 done.removed += len(found)
-        if gone:
-            files.new_deletes.append(self._within(partial(write_deletes, self._table, tasks[0], gone)))
+        for of_one in gone.values():
+            positions = [(task.file.file_path, found) for task, found in of_one]
+            files.new_deletes.append(self._within(partial(write_deletes, self._table, of_one[0][0], positions)))
         self._write(changes.live(changed, done), files)
 
     def _write(self, rows: pa.Table, files: _Files) -> None:

@@ -185,12 +185,53 @@ def test_a_ledger_names_only_files_of_its_buckets(tmp_path: Path, wrong: str) ->
         sync(tmp_path / "logs", tmp_path / "rows", mode="latest", to_end=True)
 
 
-def test_a_folder_that_lost_its_ledger_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_lost_its_ledger_goes_on_with_its_own_buckets_alone(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"path": tmp_path / "logs", "table": tmp_path / "rows", "mode": "latest", "to_end": True}
     append(tmp_path, range(KEYS), b"0")
-    sync(tmp_path / "logs", tmp_path / "rows", mode="latest", to_end=True)
+    sync(**asked, buckets=3)
+    append(tmp_path, range(2), b"1")
     (tmp_path / "rows" / "_kts" / "ledger.json").unlink()
     with pytest.raises(LogStorageError, match="expected the ledger"):
-        sync(tmp_path / "logs", tmp_path / "rows", mode="latest", to_end=True)
+        sync(**asked)
+    for buckets in (None, 6):
+        with pytest.raises(InvalidRequestError, match="buckets: expected the number that .* was made with"):
+            sync(**asked, buckets=buckets, from_offsets={"t": {0: KEYS}})
+    sync(**asked, buckets=3, from_offsets={"t": {0: KEYS}})
+    seen = duckdb.sql(
+        f"SELECT count(*), count(DISTINCT key), count(*) FILTER (value = '1'::BLOB) FROM '{tmp_path}/rows/*/*.parquet'"
+    )
+    assert seen.fetchall() == [(KEYS, KEYS, 2)]
+
+
+@pytest.mark.parametrize("first", ["append", "latest"])
+def test_without_its_ledger_a_folder_is_still_of_its_mode(tmp_path: Path, first: str) -> None:
+    append(tmp_path, range(KEYS), b"0")
+    sync(tmp_path / "logs", tmp_path / "rows", mode=first, to_end=True)
+    (tmp_path / "rows" / "_kts" / "ledger.json").unlink()
+    other = {"append": "latest", "latest": "append"}[first]
+    with pytest.raises(InvalidRequestError, match="give the mode that it was made with"):
+        sync(tmp_path / "logs", tmp_path / "rows", mode=other, to_end=True, from_offsets="earliest")
+
+
+@pytest.mark.usefixtures("by_position")
+def test_a_delete_file_is_of_the_partition_of_its_data_files(tmp_path: Path) -> None:
+    """Readers look for it there alone."""
+    with kts.Log(tmp_path / "logs" / "t-0"):
+        synced(tmp_path)
+    with iceberg_table(tmp_path / "c.sqlite").update_spec() as spec:
+        spec.add_field("partition", "identity")
+    for keys, value in ((range(KEYS), b"0"), (range(2), b"1")):
+        for partition in range(2):
+            with kts.Log(tmp_path / "logs" / f"t-{partition}") as log:
+                log.append_rows({"key": [b"%d" % key for key in keys], "value": [value] * len(keys)})
+        synced(tmp_path)
+    tasks = [*iceberg_table(tmp_path / "c.sqlite").scan().plan_files()]
+    pairs = {(one.partition, task.file.partition) for task in tasks for one in task.delete_files}
+    assert pairs and all(own == of_file for own, of_file in pairs)
+    rows = iceberg_table(tmp_path / "c.sqlite").scan().to_arrow()
+    assert sorted(zip(rows["partition"].to_pylist(), rows["key"].to_pylist(), strict=True)) == sorted(
+        (partition, b"%d" % key) for partition in range(2) for key in range(KEYS)
+    )
 
 
 @pytest.mark.usefixtures("by_position")
