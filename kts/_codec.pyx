@@ -1499,6 +1499,17 @@ cdef class Encoder:
         cdef Head h = head_of(head)
         return self.append(first, last, most_bytes, &h, compress)
 
+    def empty_batch(self, head):
+        """Append a batch without records, as the cleaner leaves it; ``head`` is as in ``batch``, without None."""
+        cdef Head h = head_of(head)
+        cdef int64_t begin = self.out.end
+        if h.follows:
+            raise ValueError("batch: without records nothing follows from them")
+        self.room_for(KTS_BATCH_HEADER, 0)
+        self.out.end = begin + KTS_BATCH_HEADER
+        with nogil:
+            kts_put_batch(self.out.p + begin, KTS_BATCH_HEADER, &h, 0)
+
     def batches(self, int64_t most_bytes, head, compress):
         """Append all rows as record batches of about ``most_bytes``; sequences go on from one to the next."""
         cdef Head h = head_of(head)

@@ -29,7 +29,7 @@ from .inputs import (
     with_proposals,
     writable_log,
 )
-from .output import FINE, UNREADABLE, counted, note, print_json, progress, say
+from .output import FINE, UNREADABLE, counted, note, progress, say
 from .times import resolve
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ Examples:
   kts append DIR/new-0 --jsonl --create --config segment.bytes=1048576
   kts append DIR/orders-0 --jsonl -i more.jsonl --release 4.3
   kts append DIR/orders-0 --jsonl -i more.jsonl --proposal bucket-index --json
+  kts append NEW/orders-0 --exact --create -i orders.parquet
 
 \b
 A line as kts dump --format jsonl prints it; every field is optional:
@@ -54,6 +55,12 @@ Topic, partition and offset are ignored unless --check is given, and so are the 
 fields are refused, and -1 with hasTimestamp true. A bad line ends the command: its batch is not appended, the batches
 before it are. In the log directory, .lock, the checkpoints and the clean-shutdown marker are kept as a broker keeps
 them.
+
+--exact takes what kts dump --exact wrote, in JSON lines, Parquet or Arrow, and appends it as a follower appends the
+batches of its leader: offsets, gaps, times and their types, batches, producers, sequences, leader epochs, transactions
+and control records stay, and segments begin at the same offsets. Where nothing is compressed, the .log files are the
+same bytes. Offsets that the log has already are refused. The indexes are written anew. A segment without batches is
+left out, unless it is the last one.
 """
 
 
@@ -76,6 +83,7 @@ them.
     help="About this many bytes per batch. Default 16384.",
 )
 @click.option("--create", is_flag=True, help="Create the partition directory if it is missing.")
+@click.option("--exact", is_flag=True, help="The input is of kts dump --exact, and all batches stay as they are.")
 @click.option("--check", is_flag=True, help="Refuse a line if its topic, partition or offset is not the one it gets.")
 @click.option("--now", metavar="TIME", help="The timestamp of lines without one, and the log's clock. Default: now.")
 @unit_option
@@ -94,6 +102,7 @@ def command(
     batch_records: int | None,
     batch_bytes: int,
     create: bool,
+    exact: bool,
     check: bool,
     now: str | None,
     unit: str | None,
@@ -110,8 +119,11 @@ def command(
     """
     from kts.store.addresses import require_local
 
+    from .exact import OF_APPEND, append_exactly, refuse_others, report_appended
     from .text import BadLineError, pieces_of_lines, records_of
 
+    if exact:
+        refuse_others(OF_APPEND)
     now_ms = resolve(now, "--now", None, None)
     require_local(directory, "appending")
     if not create and not os.path.exists(directory):
@@ -120,6 +132,9 @@ def command(
         partition(directory)
     config = make_config(with_proposals(settings, proposals), directory, release)
     clock = None if now_ms is None else lambda: now_ms
+    if exact:
+        how: dict[str, Any] = {"create": create, "shipped": shipped, "clock": clock}
+        return append_exactly(directory, source, config, check=check, as_json=as_json, **how)
     if source.isatty():
         note("reading JSON lines from the terminal; Ctrl-D ends them")
     code = FINE
@@ -142,7 +157,7 @@ def command(
             raise
         if not log.closed:  # a disk error closes it
             log.flush()
-        report(log, appender, as_json, code)
+        report_appended(log, appender, as_json, code)
     return code
 
 
@@ -276,26 +291,3 @@ def input_bytes(source: BinaryIO) -> int | None:
     except (OSError, ValueError):
         return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def report(log: Log, appender: BatchAppender, as_json: bool, code: int) -> None:
-    """Print what was appended."""
-    first = appender.first_offset
-    if as_json:
-        print_json(
-            {
-                "topic": log.topic,
-                "partition": log.partition,
-                "baseOffset": first,
-                "lastOffset": None if first is None else log.log_end_offset - 1,
-                "records": appender.records,
-                "batches": appender.batches,
-                "sizeInBytes": appender.size_bytes,
-                "logEndOffset": log.log_end_offset,
-                "complete": code == FINE,
-            }
-        )
-        return
-    where = "" if first is None else f": offsets {first} to {log.log_end_offset - 1}"
-    what = f"{counted(appender.records, 'record')} in {counted(appender.batches, 'batch')}"
-    click.echo(f"appended {what} to {log.topic}-{log.partition}{where}")

@@ -16,6 +16,7 @@ import click
 from kts.dataset.options import ScanOptions, stream_columns, stream_schema
 from kts.errors import KtsError
 
+from .exact import OF_DUMP, refuse_others
 from .index_files import index_files, print_entries, rows_for_programs, schema_for_programs
 from .inputs import (
     ENCODINGS,
@@ -24,6 +25,7 @@ from .inputs import (
     filter_options,
     given_options,
     json_option,
+    log_bytes,
     now_option,
     open_logs,
     tiered_paths_argument,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from .formats import Writer
 
 FORMATS = ("table", "jsonl", "csv", "parquet", "arrow")
+EXACT_FORMATS = ("jsonl", "parquet", "arrow")
 JSONL_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 TABLE_COLUMNS = {  # of a decoder
     "offsets": (
@@ -111,6 +114,7 @@ Examples:
   kts dump DIR/orders-0 --latest --to 2026-09-02 -o state.parquet
   kts dump DIR --decoder metadata --format jsonl
   kts dump DIR --jobs 4 -o all.parquet
+  kts dump DIR/orders-0 --exact -o orders.parquet
 
 Times: {SPELLINGS}.
 
@@ -126,6 +130,11 @@ value itself, not a string.
 
 --latest reads committed records, unless --isolation says otherwise, and decides by offset; with --offsets :N or --to it
 gives the state by the records before that. Records without a key do not count.
+
+--exact writes one partition so that kts append --exact brings it back: a row for each record, with the header of its
+batch, for each batch without records, and for each segment without batches. There is no damage in it and no choice of
+records. What would not come back, such as a wrapper around messages of several magics, ends it. In Parquet and Arrow
+times are whole numbers, too. Deleted records before the log start offset are in it, as they are in the segments.
 
 --key and --grep choose among the records of the range; --limit and --tail count what is left.
 
@@ -157,6 +166,7 @@ unchanged.
 @click.option("--grep", metavar="REGEX", help="Only records whose key or value has a match (RE2; (?i) ignores case).")
 @click.option("--latest", is_flag=True, help="The latest state: the last record of each key, without deleted keys.")
 @click.option("--tail", metavar="N", type=click.IntRange(1, 2**62), help="The last N records of each partition.")
+@click.option("--exact", is_flag=True, help="A partition with all of its batches, for kts append --exact.")
 @click.option(
     "--keys", type=click.Choice(SPELLED), help="How keys are written: see below. Default base64, tables auto."
 )
@@ -187,6 +197,7 @@ def command(
     grep: str | None,
     latest: bool,
     tail: int | None,
+    exact: bool,
     keys: str | None,
     values: str | None,
     limit: int | None,
@@ -206,6 +217,8 @@ def command(
     Kafka's internal topics are left out of a log directory unless --topic or --decoder names them. The decoded columns
     of a record of another kind are empty, and its key and value are columns too.
     """
+    if exact:
+        refuse_others(OF_DUMP)
     timed = asked["starting_timestamp"] is not None or asked["ending_timestamp"] is not None
     if offsets is not None and timed:
         raise click.UsageError("--offsets and --from/--to exclude each other: give one of them")
@@ -221,7 +234,9 @@ def command(
         raise click.UsageError(
             "--latest is of keys, and the markers of transactions have none; leave out --include-control"
         )
-    kind = kind or ("jsonl" if as_json else "table" if expanded() else default_format(output))
+    kind = kind or (
+        "jsonl" if as_json or (exact and output in (None, "-")) else "table" if expanded() else default_format(output)
+    )
     if times == "iso" and kind not in ("jsonl", "csv"):
         raise click.UsageError(f"--times is for JSON lines and CSV, and the format is {kind}")
     if compression_of(output) is not None and kind in ("parquet", "arrow"):
@@ -232,6 +247,8 @@ def command(
         refuse_terminal(output, f"--format {kind}")
     if kind == "table" and output not in (None, "-"):
         raise click.UsageError("--format table is for the terminal; for a file use jsonl, csv, parquet or arrow")
+    if exact:
+        return dump_exactly(paths, topics, partitions, kind, output)
     if beside := index_files(paths):
         return dump_entries(beside, limit, kind, output, Spelling(None, None, times == "iso", disarm))
     first, behind = offset_range(offsets)
@@ -259,6 +276,36 @@ def command(
         note(NONE)
     elif output not in (None, "-"):
         remark(f"{records:,} records, {show_bytes(os.path.getsize(str(output)))} in {output}")
+    return FINE
+
+
+def dump_exactly(
+    paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int], kind: str, output: str | None
+) -> int:
+    """Write all batches of one partition; the exit code."""
+    from kts.offline.exact import exact_rows, exact_schema
+
+    if kind not in EXACT_FORMATS:
+        raise click.UsageError(f"--exact is for {', '.join(EXACT_FORMATS)}, and the format is {kind}")
+    logs = open_logs(paths, topics=topics, partitions=partitions)
+    if len(logs) != 1:
+        found = f"--exact writes one partition, and here are {len(logs)}"
+        raise click.UsageError(f"{found}; name one by its directory, or by --topic and --partition")
+    log = logs[0]
+    refuse_input(output, logs)
+    segments = log.segments
+    if segments and log.log_start_offset > segments[0].base_offset:
+        note(f"the dump has the deleted records before the log start offset {log.log_start_offset}, too")
+
+    def left_out(path: str, size: int) -> None:
+        note(f"{path}: left out {counted(size, 'byte')} of a cut tail")
+
+    rows = exact_rows(log, left_out=left_out)
+    written = write_records(rows, None, exact_schema(), kind, output, Spelling(None, None, False, False))
+    if output not in (None, "-"):
+        remark(
+            f"{written:,} rows of {show_bytes(log_bytes(logs))}, {show_bytes(os.path.getsize(str(output)))} in {output}"
+        )
     return FINE
 
 

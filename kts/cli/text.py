@@ -505,9 +505,8 @@ def records_of(
     """
     if not lines.strip():
         return _columns(_SCHEMA.empty_table(), [], keys, values, "ms")
-    count = lines.count(b"\n") + (not lines.endswith(b"\n"))
-    begun = lines.count(b"\n{") + lines.startswith(b"{")
-    if begun != count or _SECOND_NULL.search(lines):  # Arrow crashes where an object is expected and null is found
+    count = lines_in(lines)
+    if not are_objects(lines):
         return _one_by_one(lines, first_line, keys, values, unit)
     options = pj.ReadOptions(use_threads=False, block_size=len(lines) + 1)
     for parse in _OPTIONS:
@@ -518,6 +517,17 @@ def records_of(
         except (pa.ArrowInvalid, NotBytesError, BadTimeError):
             pass
     return _one_by_one(lines, first_line, keys, values, unit)
+
+
+def lines_in(lines: bytes) -> int:
+    """How many lines these are; the last one may have no line break."""
+    return lines.count(b"\n") + (not lines.endswith(b"\n"))
+
+
+def are_objects(lines: bytes) -> bool:
+    """Whether each line begins an object: Arrow crashes where an object is expected and null is found."""
+    begun = lines.count(b"\n{") + lines.startswith(b"{")
+    return begun == lines_in(lines) and not _SECOND_NULL.search(lines)
 
 
 def _one_by_one(lines: bytes, first_line: int, keys: str, values: str, unit: str | None) -> Any:
@@ -607,21 +617,22 @@ def _wrong_headers(value: Any) -> str | None:
 
 def _columns(table: Any, numbers: Any, keys: str, values: str, unit: str | None) -> Any:
     """A table of JSON fields as record columns."""
-    whole = {name: _one(table.column(name)) for name in _USED}
+    whole = {name: one_array(table.column(name)) for name in _USED}
     whole["timestamp"] = row_times(whole["timestamp"], unit, how=UNIT_OPTION)
     refuse_marks(whole["timestamp"], table.column("hasTimestamp"))
     whole["key"] = decode_column(whole["key"], keys)
     whole["value"] = decode_column(whole["value"], values)
-    whole["headers"] = _headers_of(whole["headers"])
+    whole["headers"] = headers_of(whole["headers"])
     return pa.RecordBatch.from_pydict(whole | {"line": pa.array(numbers, pa.int64())})
 
 
-def _one(column: Any) -> Any:
+def one_array(column: Any) -> Any:
+    """A column without chunks."""
     chunks = column.chunks
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
 
 
-def _headers_of(column: Any) -> Any:
+def headers_of(column: Any) -> Any:
     """``[[name, base64 or null], ...]`` as Kafka's headers."""
     pairs = column.flatten()
     texts = pairs.flatten()
