@@ -112,6 +112,16 @@ def test_an_empty_batch_and_an_empty_last_segment_have_rows(tmp_path: Path) -> N
     assert partition(tmp_path / "b" / "t-0").leader_epochs == [(3, 5), (4, 20)]
 
 
+def test_a_mark_that_minus_one_is_a_time_stays(tmp_path: Path) -> None:
+    source, target = tmp_path / "a" / "t-0", tmp_path / "b" / "t-0"
+    data = kts.encode({"timestamp": [-1, None, -1, 5], "value": [b"v"] * 4}, has_timestamp=True)
+    made_of(all_rows(log_of(data, source)), target)
+    check_alike(source, target, [])
+    assert kts.decode((target / f"{0:020}.log").read_bytes(), ["hasTimestamp"])["hasTimestamp"].to_pylist() == [
+        *(True, False, True, True)
+    ]
+
+
 def test_a_batch_without_records_states_all_of_its_header() -> None:
     with pytest.raises(ValueError, match="nothing follows"):
         _codec.Encoder().empty_batch((0, None, 7, -1, 99, 3, 9, 1, 4))  # type: ignore[arg-type]
