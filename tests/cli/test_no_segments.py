@@ -33,6 +33,7 @@ SAID: dict[str, tuple[list[object], list[dict[str, object]]]] = {
     "dump": (["DIR", "--json"], []),
     "batches": (["DIR", "--json"], []),
     "stats": (["DIR", "--json"], []),
+    "doctor": (["DIR", "--json"], []),
     "offset-for": (["DIR", "--time", 1, "--json"], [{"topic": "new", "offset": None}]),
     "offset-for --explain": (["DIR", "--time", 1, "--explain", "--json"], [{"topic": "new", "offset": None}]),
     "verify": (["DIR", "--json"], [{"ok": True, "partitions": 1, "segments": 0}]),
