@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
 
-NEIGHBOURS = 11  # batches of which the middle one is compared with their median
+NEIGHBOURS, LEAST_NEIGHBOURS = 11, 3  # batches on each side, with the median of which one is compared
 FUTURE, PAST, NONE, AHEAD, LATE, STEPS_BACK = (
     "future",
     "past",
@@ -172,17 +172,20 @@ def _least_after(times: Int64s) -> Int64s:
 def _ahead(times: Int64s, batches: Int64s, limit_ms: int) -> Bools:
     """Which times are ahead of later ones, where it is not the later ones that are late.
 
-    A batch that is ahead of, or behind, the median of its neighbours is wrong, and not these. Of longer rows, between
-    which there is no order either, the shorter one is wrong.
+    A batch that is ahead of, or behind, the medians of those before and after it is wrong, and not these. Of longer
+    rows, between which there is no order either, the shorter one is wrong.
     """
     starts = np.flatnonzero(np.diff(batches, prepend=-1))
     greatest = np.maximum.reduceat(times, starts)
     least = np.minimum.reduceat(times, starts)
-    median = _medians(greatest)
-    ahead = (greatest - median > limit_ms) & (greatest - _least_after(least) > limit_ms)
-    left = np.flatnonzero(~ahead)
-    before = _greatest_before(greatest[left])
-    left = left[~((median[left] - greatest[left] > limit_ms) & (before - greatest[left] > limit_ms))]
+    before, after = _medians_before(greatest), _medians_before(greatest[::-1])[::-1]
+    enough = np.arange(len(greatest)) >= LEAST_NEIGHBOURS
+    enough_after = enough[::-1]
+    far = limit_ms // 2  # a batch may be near the limit, and its neighbours differ
+    ahead = enough & (greatest - before > far) & (~enough_after | (greatest - after > far))
+    ahead &= greatest - _least_after(least) > limit_ms
+    late = enough & enough_after & (before - greatest > far) & (after - greatest > far) & ~ahead
+    left = np.flatnonzero(~ahead & ~late)
     rest = greatest[left]
     if len(rest):
         before, after = _greatest_before(rest), _least_after(rest)
@@ -196,17 +199,13 @@ def _ahead(times: Int64s, batches: Int64s, limit_ms: int) -> Bools:
     return ahead[of_point] & (times - _least_after(lowest)[of_point] > limit_ms)
 
 
-def _medians(values: Int64s) -> Int64s:
-    """The median of each value's neighbours and itself."""
-    size = min(NEIGHBOURS, len(values) - 1 + len(values) % 2)  # odd
-    if size < 3:
-        return values
-    windows = np.lib.stride_tricks.sliding_window_view(values, size)
-    middle = np.partition(windows, size // 2, axis=1)[:, size // 2]
-    edge = size // 2
-    return np.concatenate(
-        [np.repeat(middle[:1], edge), middle, np.repeat(middle[-1:], len(values) - len(middle) - edge)]
-    )
+def _medians_before(values: Int64s) -> Int64s:
+    """The median of the neighbours before each value, as many as there are; that of the first one means nothing."""
+    padded = np.concatenate([np.full(NEIGHBOURS, INT64_MAX, np.int64), values[:-1]])
+    windows = np.sort(np.lib.stride_tricks.sliding_window_view(padded, NEIGHBOURS), axis=1)
+    known = np.minimum(np.arange(len(values)), NEIGHBOURS)
+    found: Int64s = windows[np.arange(len(values)), np.maximum(known - 1, 0) // 2]
+    return found
 
 
 def producer_of(producers: Int64s) -> int | None:

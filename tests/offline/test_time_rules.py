@@ -73,6 +73,14 @@ def test_a_gap_in_time_is_no_disorder(gap: int) -> None:
     assert kinds_of(times) == [None] * (2 * gap)
 
 
+def test_with_few_neighbours_the_shorter_side_is_wrong() -> None:
+    early, later = NOW - 60 * DAY, NOW - 30 * DAY
+    after_a_jump = [later, early + 1, early + 2, later + 3, later + 4, later + 5]
+    assert kinds_of(after_a_jump) == [AHEAD, None, None, None, None, None]
+    assert kinds_of([later, later + 1, early, later + 2]) == [None, None, LATE, None]
+    assert kinds_of([early, early + 1, early + 2, later, early + 3]) == [None, None, None, AHEAD, None]
+
+
 def test_control_records_append_times_and_old_formats_are_judged_by_what_they_can_show() -> None:
     times = [1_700_000_000, NOW - 60 * DAY, NOW - 90 * DAY, NOW + DAY]
     assert kinds_of(times, control=True) == [None, None, None, FUTURE]
