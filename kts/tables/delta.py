@@ -94,6 +94,7 @@ class Delta(Known):
             if (DAY in found.names) != (DAY in schema.names):
                 raise other_mode(name, is_state=DAY in schema.names)
             self.schema = agreed_schema(name, found, schema)
+            self._is_wider = len(found) > len(self.schema)
         self.learn(self._find, stated)
 
     def _open(self, schema: pa.Schema) -> tuple[DeltaTable, bool]:
@@ -158,7 +159,13 @@ class Delta(Known):
         from deltalake import write_deltalake
 
         # Columns of the owner, which rows lack, are null in them.
-        write_deltalake(self._table, rows, mode="append", schema_mode="merge", commit_properties=self._commit(state))
+        write_deltalake(
+            self._table,
+            rows,
+            mode="append",
+            schema_mode="merge" if self._is_wider else None,
+            commit_properties=self._commit(state),
+        )
 
     def _commit(self, state: TableState) -> CommitProperties:
         """The properties of a commit after which the table has this state."""

@@ -82,6 +82,7 @@ class Changes:
         self.schema = schema
         self.forgotten = set[TopicPartition]()
         self._bucket_of = bucket_of
+        self._whole: list[tuple[pa.Table, np.ndarray]] = []  # each with the buckets of its rows
         self._waiting: dict[int, list[pa.Table]] = {}
         self._waiting_bytes = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -108,18 +109,27 @@ class Changes:
         whole = [fitted(rows, self.schema), pa.RecordBatch.from_arrays(nothing, schema=self.schema)]
         mark = pa.array(np.arange(rows.num_rows + gone.num_rows) >= rows.num_rows)
         table = pa.Table.from_batches(whole).append_column(GONE, mark)
-        bucket = np.asarray(self._bucket_of(table.column("key").combine_chunks()))
+        self._whole.append((table, np.asarray(self._bucket_of(table.column("key").combine_chunks()))))
+        self._waiting_bytes += table.nbytes
+        if self._waiting_bytes >= SPOOL_BYTES:
+            self._write()
+
+    def _split(self) -> None:
+        """Divide what came by buckets: all at once, because a piece of a few rows takes more memory than they do."""
+        if not self._whole:
+            return
+        table = pa.concat_tables([rows for rows, _ in self._whole])
+        bucket = np.concatenate([of_rows for _, of_rows in self._whole])
+        self._whole = []
         order = np.argsort(bucket, kind="stable")
         table, bucket = table.take(pa.array(order)), bucket[order]
         edges = np.flatnonzero(np.diff(bucket, prepend=-1, append=-1))
         for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             self._waiting.setdefault(int(bucket[first]), []).append(table.slice(first, end - first))
-        self._waiting_bytes += table.nbytes
-        if self._waiting_bytes >= SPOOL_BYTES:
-            self._write()
 
     def _write(self) -> None:
         """Move what is in memory to files."""
+        self._split()
         try:
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="kts-latest-")
@@ -141,10 +151,12 @@ class Changes:
     @property
     def touched(self) -> set[int]:
         """The buckets that have changes, but for rows that are forgotten: these may be in all."""
+        self._split()
         return {*self._waiting, *self._files}
 
     def of(self, bucket: int) -> pa.Table:
         """The changes of a bucket, each key once."""
+        self._split()
         found = list[pa.Table]()
         for path in self._files.get(bucket, ()):
             with pa.OSFile(path, "rb") as source, pa.ipc.open_stream(source) as stream:
