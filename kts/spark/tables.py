@@ -85,9 +85,9 @@ def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
         [] if asked.path is None else [addresses.absolute(one) for one in paths_of(asked.path, asked.storage_options)]
     )
     remote = None if asked.remote is None else absolute_prefix(addresses.plain(os.fspath(asked.remote)))
+    if os.fspath(asked.table).startswith(PREFIX):
+        raise ValueError(f"table: Spark's engine writes no Delta tables, and {asked.table} is one: use kts sync")
     source = source_of(replace(asked, path=paths or None, remote=remote))
-    if source.table.startswith(PREFIX):
-        raise ValueError(f"table: Spark's engine writes no Delta tables, and {source.table} is one: use kts sync")
     kind = _SparkFolder if "/" in source.table else _SparkIceberg
     stated = source.from_offsets is not None
     tables = [kind(spark, name, schema, stated) for name, schema in source.tables]
