@@ -143,7 +143,7 @@ def test_a_run_into_a_folder_that_fails_adds_nothing_and_leaves_nothing(spark: S
 
 def test_a_delta_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Spark's engine writes no Delta tables"):
-        kts.spark.sync(spark, "demo/orders", f"delta:{tmp_path / 'rows'}")
+        kts.spark.sync(spark, tmp_path, f"delta:{tmp_path / 'rows'}")
 
 
 def test_a_task_has_files_of_no_more_days_than_asked(spark: SparkSession, tmp_path: Path) -> None:
