@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kts.dataset.increments import Offsets
 from kts.dataset.options import Path
-from kts.errors import KtsError, LogStorageError
+from kts.errors import InvalidRequestError, KtsError, LogStorageError
 from kts.remote import aws
 from kts.remote.buckets import TIME_LIMIT_S
 from kts.remote.services import CONNECT_S, REQUEST_S
@@ -172,6 +172,8 @@ def partition_fields(given: Sequence[str] | None, schema: pa.Schema) -> Sequence
                 f" truncate(4, topic), found {text!r}; columns are {', '.join(schema.names)}"
             )
         width = "" if known["width"] is None else f"[{known['width']}]"
+        if column in dict(found):
+            raise ValueError(f"partition_by: expected each column once, found {column} twice")
         found.append((column, f"{known['transform'] or 'identity'}{width}"))
     return found
 
@@ -362,6 +364,9 @@ def _existing(
         with creation, creation.update_spec() as partitioning:
             for column, transform in partition_by:
                 partitioning.add_field(column, parse_transform(transform), _field_name(column, transform))
+    except ValueError as error:
+        fields = ", ".join(f"{transform} of {column}" for column, transform in partition_by)
+        raise InvalidRequestError(f"partition_by: Iceberg makes no table with {fields}: {error}") from error
     except (CommitFailedException, TableAlreadyExistsError):  # made by another program meanwhile
         return catalog.load_table(identifier), False
     return catalog.load_table(identifier), True

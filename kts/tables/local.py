@@ -71,6 +71,7 @@ def sync(asked: LocalSyncOptions) -> Synced:
     if is_delta and asked.buckets is not None:
         raise ValueError(f"buckets: a Delta table has none, and {asked.table} is one: leave it out")
     if asked.mode == "latest":
+        _refuse_of_append(asked)
         source = source_of(asked, asked.threads, LatestOptions.isolation)
         states = [_state_table(name, asked, state_schema(schema)) for name, schema in source.tables]
         return StateRun(source, states, asked.progress).finish()
@@ -88,6 +89,15 @@ def _check_folder(table: Path) -> None:
             f" {shlex.quote(named)} --catalog lake.sqlite. For a folder of Parquet files: kts sync DIR"
             f" {shlex.quote('./' + table)}"
         )
+
+
+def _refuse_of_append(asked: LocalSyncOptions) -> None:
+    """Refuse options that a table of the latest state has no use for."""
+    about = {"plausible_from": "days", "plausible_to": "days", "max_days": "days", "commit_bytes": "commits"}
+    for name, what in about.items():
+        if getattr(asked, name) != getattr(LocalSyncOptions, name):
+            why = "has no column day" if what == "days" else "gets one commit a run"
+            raise ValueError(f"{name}: a table of the latest state {why}; leave it out, or mode latest")
 
 
 def _target(table: str, asked: LocalSyncOptions, schema: pa.Schema) -> Target:

@@ -16,7 +16,7 @@ from support.golden import scaled
 from support.sets.keyed import random_log
 
 import kts
-from kts.errors import LogLockedError, LogStorageError
+from kts.errors import InvalidRequestError, LogLockedError, LogStorageError
 from kts.tables import sync
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:records without a key:kts.KtsWarning")]
@@ -187,6 +187,14 @@ def test_a_partition_field_is_a_column_or_a_transform_of_one(tmp_path: Path, wro
         sync(logs(tmp_path), "lake.db.t", catalog=tmp_path / "c.sqlite", partition_by=[wrong])
     with pytest.raises(ValueError, match="partition_by: it is for Iceberg tables of all records"):
         sync(logs(tmp_path), tmp_path / "t", partition_by=["topic"])
+    with pytest.raises(ValueError, match="partition_by: expected each column once, found topic twice"):
+        sync(logs(tmp_path), "lake.db.t", catalog=tmp_path / "c.sqlite", partition_by=["topic", "truncate(2, topic)"])
+
+
+@pytest.mark.parametrize("wrong", [["hour(topic)"], ["day", "bucket(3, headers)"], ["headers"]])
+def test_a_partition_field_that_iceberg_refuses_is_named(tmp_path: Path, wrong: list[str]) -> None:
+    with pytest.raises(InvalidRequestError, match="partition_by: Iceberg makes no table with "):
+        sync(logs(tmp_path), "lake.db.t", catalog=tmp_path / "c.sqlite", partition_by=wrong)
 
 
 def test_a_configured_catalog_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.processes.cli_runs import run
@@ -43,3 +44,12 @@ def test_an_open_transaction_holds_a_table_of_the_latest_state_back(tmp_path: Pa
     assert done.tables[0].records == 1 and {*done.held_back.values()} == {1}
     done = sync(tmp_path / "logs", tmp_path / "rows", mode="latest", to_end=True, isolation="read_uncommitted")
     assert (done.tables[0].records, done.tables[0].removed) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"max_days": 5}, {"commit_bytes": 5}, {"plausible_from": 0}, {"plausible_to": "2030"}]
+)
+def test_what_a_table_of_the_latest_state_has_no_use_for_is_refused(tmp_path: Path, asked: dict[str, Any]) -> None:
+    append(tmp_path, "a", b"1")
+    with pytest.raises(ValueError, match=f"{next(iter(asked))}: a table of the latest state .* leave it out"):
+        sync(tmp_path / "logs", tmp_path / "rows", mode="latest", **asked)
