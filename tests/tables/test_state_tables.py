@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,18 @@ def files(folder: Path) -> tuple[int, int]:
     """How many data files and delete files the table has."""
     tasks = [*iceberg_table(folder / "c.sqlite").scan().plan_files()]
     return len(tasks), len({one.file_path for task in tasks for one in task.delete_files})
+
+
+def before_the_commit(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Let another program act just before the next commit."""
+    real = state_tables._replace
+
+    def late(*given: Any) -> None:
+        patch.setattr(state_tables, "_replace", real)
+        act()
+        real(*given)
+
+    patch.setattr(state_tables, "_replace", late)
 
 
 @pytest.fixture
@@ -94,14 +107,7 @@ def test_of_two_programs_that_change_at_the_same_time_one_is_refused(
     append(tmp_path, range(KEYS), b"0")
     synced(tmp_path)
     append(tmp_path, range(count), b"1")
-    real = state_tables._replace
-
-    def late(*given: Any) -> None:
-        monkeypatch.setattr(state_tables, "_replace", real)
-        synced(tmp_path)
-        real(*given)
-
-    monkeypatch.setattr(state_tables, "_replace", late)
+    before_the_commit(monkeypatch, lambda: synced(tmp_path))
     with pytest.raises(LogLockedError, match="another program has added records meanwhile"):
         synced(tmp_path)
     assert found(tmp_path) == {b"%d" % key: b"1" if key < count else b"0" for key in range(KEYS)}
@@ -115,15 +121,8 @@ def test_a_program_that_rewrites_the_table_meanwhile_disturbs_nothing(
     append(tmp_path, range(KEYS), b"0")
     synced(tmp_path)
     append(tmp_path, range(count), b"1")
-    real = state_tables._replace
-
-    def late(*given: Any) -> None:
-        monkeypatch.setattr(state_tables, "_replace", real)
-        there = iceberg_table(tmp_path / "c.sqlite")
-        there.overwrite(there.scan().to_arrow())
-        real(*given)
-
-    monkeypatch.setattr(state_tables, "_replace", late)
+    there = iceberg_table(tmp_path / "c.sqlite")
+    before_the_commit(monkeypatch, lambda: there.overwrite(there.scan().to_arrow()))
     assert synced(tmp_path).removed == count
     assert found(tmp_path) == {b"%d" % key: b"1" if key < count else b"0" for key in range(KEYS)}
     known = {task.file.file_path for task in iceberg_table(tmp_path / "c.sqlite").scan().plan_files()}
