@@ -90,7 +90,7 @@ def stream_rows(path: Path) -> list[Row]:
 def synced_rows(path: Path) -> list[Row]:
     import pyarrow.parquet as pq
 
-    from kts.tables.run import sync
+    from kts.tables import sync
 
     folder = path.parent.parent / f"table-of-{path.parent.name}"
     sync(str(path.parent), str(folder), to_end=True)
