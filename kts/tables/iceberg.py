@@ -162,7 +162,7 @@ def partition_fields(given: Sequence[str] | None, schema: pa.Schema) -> Sequence
     """
     if not given:
         return DAYS
-    found = []
+    found = list[tuple[str, str]]()
     for text in [given] if isinstance(given, str) else given:
         known = _FIELD.fullmatch(text.strip())
         column = "" if known is None else known["column"] or known["of"]
