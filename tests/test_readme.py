@@ -20,6 +20,7 @@ from support.pages import PAGES, Block, blocks, lay, typed
 from support.processes.scripts import run_script
 
 import kts
+from kts.behaviour import RELEASES
 from kts.cli.demo import write_demo
 from kts.testing import KtsBroker
 
@@ -29,6 +30,8 @@ JAVA_BLOCKS = [
     for block in re.findall(r"^```java\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 ]
 BLOCKS = [block for block in blocks() if not block.in_spark]
+FRONT = [block for block in BLOCKS if block.place.startswith("README") and ("kts.Log(" in block.code or block.is_test)]
+ENTRIES = re.compile(r"entries=\d+")
 IN_SPARK = [block for block in blocks() if block.in_spark]
 
 
@@ -59,6 +62,23 @@ def test_a_code_block_runs(block: Block, tmp_path: Path) -> None:
         done = typed(block, folder, env)
     assert done.returncode == 0, f"{block.place}\n{done.stdout}\n{done.stderr}"
     block.check(done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("block", FRONT, ids=attrgetter("place"))
+def test_an_example_of_the_front_page_runs_under_each_release(block: Block, release: str, tmp_path: Path) -> None:
+    """A log and a broker, of a release that is named; only the messages of 0.10.2 are entries each."""
+    folder = lay(tmp_path / "folder", block)
+    if block.is_test:
+        done = typed(block, folder, {"PYTEST_ADDOPTS": f"-o kts_release={release}"})
+        assert done.returncode == 0 and "1 passed" in done.stdout, f"{done.stdout}\n{done.stderr}"
+        return
+    assert (asked := block.code.replace("clock=", f'release="{release}", clock=')) != block.code
+    done = run_script(script(asked, tmp_path), folder, {})
+    assert done.returncode == 0, done.stderr
+    assert block.shown is not None
+    assert ENTRIES.sub("", done.stdout) == ENTRIES.sub("", block.shown)
 
 
 @pytest.fixture(scope="module")
