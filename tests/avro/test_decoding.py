@@ -40,6 +40,7 @@ def varint(number: int) -> bytes:
     return written("long", number)
 
 
+@pytest.mark.slow
 def test_every_value_is_that_of_fastavro(rng: random.Random) -> None:
     """300 schemas of all types and logical types; the check of 20 values each takes two seconds."""
     for _ in range(scaled(300, 3000)):
@@ -103,6 +104,7 @@ def mutated(rng: random.Random, seeds: list[bytes]) -> bytes:
     return bytes(value)
 
 
+@pytest.mark.slow
 def test_mutated_values_are_what_the_specification_makes_of_them(rng: random.Random) -> None:
     row = {"b": True, "i": -5, "l": 2**40, "d": 1.5, "f": 0.25, "s": "text", "y": b"\0\1", "x": b"abc", "e": "Q"}
     row |= {"a": [1, None, 3], "m": {"k": {"v": 1}, "j": {"v": -1}}, "u": None, "again": {"v": 300}}
@@ -126,6 +128,7 @@ def test_mutated_values_are_what_the_specification_makes_of_them(rng: random.Ran
     assert len(values) // 20 < sound < len(values)
 
 
+@pytest.mark.slow
 def test_random_bytes_of_random_schemas_are_judged_as_by_the_specification(rng: random.Random) -> None:
     for _ in range(scaled(150, 3000)):
         schema = stripped(SchemaMaker(rng).record())

@@ -274,6 +274,7 @@ def evolved(rng: random.Random, told: Any) -> Any:
     return made
 
 
+@pytest.mark.slow
 def test_evolved_schemas_read_what_fastavro_reads(rng: random.Random) -> None:
     done = 0
     for _ in range(scaled(200, 3000)):

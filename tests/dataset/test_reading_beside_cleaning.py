@@ -121,6 +121,7 @@ READERS: dict[str, Callable[..., list[Row]]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
+@pytest.mark.slow
 def test_records_that_no_cleaning_removes_are_read_exactly_once(
     name: str, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +243,7 @@ def test_a_segment_that_is_lost_is_no_cleaned_one(tmp_path: Path, rng: random.Ra
         assert len(of(stream)) < RECORDS
 
 
+@pytest.mark.slow
 def test_scans_and_syncs_go_on_beside_a_writer_and_a_cleaner(tmp_path: Path, rng: random.Random) -> None:
     """Each walk has every record that is left at the end of all; it buys what the moments cannot: real races."""
     path, done, faults, walks = tmp_path / "log" / NAME, threading.Event(), list[str](), list[set[Row]]()

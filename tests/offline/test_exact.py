@@ -81,6 +81,7 @@ def test_what_real_brokers_wrote_comes_back(source: Path, tmp_path: Path) -> Non
     assert here.last_stable_offset == there.last_stable_offset
 
 
+@pytest.mark.slow
 def test_random_logs_come_back_from_pieces_of_any_size(rng: random.Random, tmp_path: Path) -> None:
     for number in range(scaled(10, 200)):
         shape = random_logs.shape(rng)

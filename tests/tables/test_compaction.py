@@ -200,6 +200,7 @@ def test_a_race_that_is_always_lost_ends(tmp_path: Path, monkeypatch: pytest.Mon
     filled.check_each_once()
 
 
+@pytest.mark.slow
 def test_each_record_is_there_once_after_compactions_beside_a_running_sync(tmp_path: Path, rng: random.Random) -> None:
     # Seconds: a writer appends, and syncs and compactions race for every commit.
     writer, catalog, failed = Writer(tmp_path / "logs", rng, {}), tmp_path / "c.sqlite", list[BaseException]()

@@ -121,6 +121,7 @@ class Scene:
 
 @pytest.mark.parametrize(("kind", "scenes"), [(FOLDER, scaled(6, 14)), (ICEBERG, scaled(2, 6))])
 @pytest.mark.parametrize("group", range(scaled(1, 20)))
+@pytest.mark.slow
 def test_each_record_is_there_once_at_any_seam(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch, kind: str, scenes: int, group: int
 ) -> None:
@@ -138,6 +139,7 @@ def test_each_record_is_there_once_at_any_seam(
 
 
 @pytest.mark.parametrize("kind", [FOLDER, ICEBERG])
+@pytest.mark.slow
 def test_a_union_beside_a_writer_and_a_sync_has_a_whole_beginning_of_each_log(
     tmp_path: Path, rng: random.Random, kind: str
 ) -> None:
