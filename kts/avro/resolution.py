@@ -12,10 +12,9 @@ import pyarrow as pa
 
 from kts.arguments import INT64_MAX
 from kts.avro._datum import COLUMN_KINDS, OPS, Program, Shape
-from kts.avro.schema import DATE, NO_DEFAULT, TIMES, AvroField, AvroType, AvroTypes, check_size
+from kts.avro.schema import DATE, MOST_LEVELS, NO_DEFAULT, TIMES, AvroField, AvroType, AvroTypes, check_size
 
 MOST_FIELDS = 10_000  # of a schema, each as often as names repeat it
-MOST_LEVELS = 200
 MOST_DIGITS = 38  # of a decimal
 MOST_NODES = 100_000  # of a program
 DAY_NS = 86_400_000_000_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-MOST_LEVELS = 200  # of a schema's JSON
+MOST_LEVELS = 200  # of a schema's JSON, and of its types
 DATE = "date"
 TIMES = {  # what a logical type is of, by the type below; and its unit in nanoseconds
     ("int", DATE): (DATE, 0),
@@ -64,13 +64,13 @@ def loaded(schema: Any) -> Any:
             told = json.loads(schema)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"expected JSON, found {schema[:40]!r}: {error}") from error
-    level, depth = [told], 0
+    level, depth = [told] if isinstance(told, dict | list) else [], 0
     while level:
-        level = [one for each in level for one in (each.values() if isinstance(each, dict) else each)
-                 if isinstance(one, dict | list)] if isinstance(level[0], dict | list) else []  # fmt: skip
         depth += 1
         if depth > MOST_LEVELS:
             raise ValueError(f"its JSON is more than {MOST_LEVELS} levels deep")
+        below = (one for each in level for one in (each.values() if isinstance(each, dict) else each))
+        level = [one for one in below if isinstance(one, dict | list)]
     return told
 
 

@@ -14,7 +14,7 @@ from kts.codec.encode import int64s
 from kts.dataset.increments import Offsets
 from kts.errors import LogStorageError
 from kts.model import TopicPartition
-from kts.tables.iceberg import ATTEMPTS
+from kts.tables.state import ATTEMPTS
 from kts.tables.upkeep import PLACE, SMALL, TARGET_BYTES, Upkeep
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kts.errors import LogStorageError
-from kts.tables.iceberg import PROPERTIES, set_properties
 from kts.tables.state import snapshot_properties, table_properties
 from kts.tables.upkeep import SMALL, TARGET_BYTES, Upkeep
 
@@ -225,6 +224,7 @@ def _commit(table: Upkeep, bins: Sequence[Bin], done: CompactedTable) -> list[Bi
         needed = {path for task in now if task.file.file_path not in replaced for path in _deletions(task)}
         deletes = {file.file_path: file for one in left for task in one.tasks for file in task.delete_files}
         unused = [file for path, file in deletes.items() if path not in needed]
+        table.prepare(True)
         table.step(partial(_replace, table, left, unused), table.manifest_bytes())
         done.commits += 1
     for one in bins:
@@ -244,9 +244,6 @@ def _replace(table: Upkeep, bins: Sequence[Bin], unused: list[DataFile]) -> None
 
     from kts.tables.position_deletes import Replacement
 
-    properties = table.metadata.properties
-    if missing := {name: value for name, value in PROPERTIES.items() if properties.get(name) != value}:
-        set_properties(table.table, missing)  # pyiceberg would try again with offsets that are no longer the newest
     state = table.state(table.offsets)
     with table.table.transaction() as change:
         told = {} if table.lost else snapshot_properties(state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,10 +15,19 @@ import pyarrow as pa
 from kts.dataset.increments import Offsets
 from kts.errors import KtsError, LogStorageError
 from kts.store import addresses
-from kts.tables.iceberg import ATTEMPTS
+from kts.store.protocol import Result
 from kts.tables.latest import GONE, KEY, Changed, Changes
 from kts.tables.rows import DAY, agreed_schema, other_mode
-from kts.tables.state import NEXT, OFFSETS, Known, LostOffsetsError, TableState, snapshot_properties, state_in
+from kts.tables.state import (
+    NEXT,
+    OFFSETS,
+    Known,
+    LostOffsetsError,
+    TableState,
+    attempted,
+    snapshot_properties,
+    state_in,
+)
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -155,7 +163,7 @@ class Delta(Known):
         state = self.state(offsets)
         self._attempt(partial(self._append, rows, state), state)
 
-    def _append(self, rows: pa.Table | pa.RecordBatchReader, state: TableState) -> None:
+    def _append(self, rows: pa.Table, state: TableState) -> None:
         from deltalake import write_deltalake
 
         # Columns of the owner, which rows lack, are null in them.
@@ -175,24 +183,22 @@ class Delta(Known):
         version = Transaction(APPLICATION, 1 if last is None else last + 1)
         return CommitProperties(snapshot_properties(state), max_commit_retries=0, app_transactions=[version])
 
-    def _attempt(self, commit: Callable[[], Any], state: TableState) -> Any:
+    def _attempt(self, commit: Callable[[], Result], state: TableState) -> Result:
         """Commit, again where a program that leaves the offsets as they are was first."""
         from deltalake.exceptions import CommitFailedError
 
-        for _ in range(ATTEMPTS):
-            try:
-                with errors_of_delta(self.name):
-                    done = commit()
-            except LogStorageError as error:
-                if not isinstance(error.__cause__, CommitFailedError):
-                    raise
-                with errors_of_delta(self.name):
-                    self._table.update_incremental()
-                self.check_race(self._find)
-            else:
-                self.committed(state)
-                return done
-        raise KtsError(f"{self.name}: in {ATTEMPTS} attempts another program committed first each time; run again")
+        def once() -> Result:
+            with errors_of_delta(self.name):
+                return commit()
+
+        def refresh() -> None:
+            with errors_of_delta(self.name):
+                self._table.update_incremental()
+            self.check_race(self._find)
+
+        done = attempted(self.name, once, CommitFailedError, refresh)
+        self.committed(state)
+        return done
 
 
 class DeltaState(Delta):
@@ -207,8 +213,7 @@ class DeltaState(Delta):
     def change(self, changes: Changes, offsets: Offsets) -> Changed:
         """Replace rows and set the offsets in one commit."""
         state = self.state(offsets)
-        done: Changed = self._attempt(partial(self._merge, changes.of(0), changes, state), state)
-        return done
+        return self._attempt(partial(self._merge, changes.of(0), changes, state), state)
 
     def _merge(self, changed: pa.Table, changes: Changes, state: TableState) -> Changed:
         done = Changed()
@@ -224,8 +229,8 @@ class DeltaState(Delta):
         merger = merger.when_matched_delete(f"s.{GONE}").when_matched_update(values)
         merger = merger.when_not_matched_insert(values, predicate=f"NOT s.{GONE}")
         for name in sorted(changes.forgotten):
-            where = f"t.topic = {json.dumps(name.topic).replace(chr(34), chr(39))} AND t.partition = {name.partition}"
-            merger = merger.when_not_matched_by_source_delete(where)
+            of_it = f"t.topic = '{name.topic}' AND t.partition = {name.partition}"  # no name of a topic has a quote
+            merger = merger.when_not_matched_by_source_delete(of_it)
         told = merger.execute()
         done.removed = told["num_target_rows_updated"] + told["num_target_rows_deleted"]
         return done

@@ -20,7 +20,15 @@ from kts.remote.threads import Limit, Threads, leave_at_end
 from kts.store import addresses
 from kts.store.protocol import Result
 from kts.tables.rows import DAY, FIRST_MS, LAST_MS, agreed_schema, other_mode
-from kts.tables.state import Known, Snapshot, TableState, find_state, snapshot_properties, table_properties
+from kts.tables.state import (
+    Known,
+    Snapshot,
+    TableState,
+    attempted,
+    find_state,
+    snapshot_properties,
+    table_properties,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +42,6 @@ PROPERTIES = {"commit.retry.num-retries": "0"}
 NO_BOUNDS = {"write.metadata.metrics.column.timestamp": "counts"}
 MODE = "kts.mode"  # of a table of the latest state: latest
 DAYS = ((DAY, "identity"),)
-ATTEMPTS = 20  # against programs that rewrite or expire what is there
 
 _FIELD = re.compile(
     r"(?P<column>\w+)"
@@ -84,13 +91,12 @@ def open_catalog(name: str, given: Path | Catalog, warehouse: str | None = None)
             raise ValueError(f"table: expected one of the catalog {given.name}, found {name}")
         return given
     told = os.fspath(given)
-    waits = {"s3.connect-timeout": str(CONNECT_S), "s3.request-timeout": str(REQUEST_S)}
-    access = {"s3.endpoint": aws.s3_endpoint(), "s3.region": aws.region()}
-    more = waits | ({} if warehouse is None else {"warehouse": warehouse})
+    more = {"s3.connect-timeout": str(CONNECT_S), "s3.request-timeout": str(REQUEST_S)}
+    more |= {} if warehouse is None else {"warehouse": warehouse}
     if "://" in told:
         with errors_of_libraries(told):
             return load_catalog(name, uri=told, **more)
-    if not os.path.exists(told) and re.fullmatch(r"[\w-]+", told):
+    if not _is_file(told):
         if told not in (known := list_catalogs()):
             shown = ", ".join(known) or "none"
             raise ValueError(
@@ -108,9 +114,15 @@ def open_catalog(name: str, given: Path | Catalog, warehouse: str | None = None)
     where = warehouse or os.path.join(folder, "warehouse")
     if addresses.scheme_of(where) is None:
         where = f"file://{addresses.absolute(where)}"
-    given_access = more | {key: value for key, value in access.items() if value is not None} | {"warehouse": where}
+    access = {"s3.endpoint": aws.s3_endpoint(), "s3.region": aws.region()}
+    more |= {key: value for key, value in access.items() if value is not None} | {"warehouse": where}
     with errors_of_libraries(path):
-        return SqlCatalog(name, uri=f"sqlite:///{path}", **given_access)
+        return SqlCatalog(name, uri=f"sqlite:///{path}", **more)
+
+
+def _is_file(told: str) -> bool:
+    """Whether a text that is no URI means an SQLite file, and not the name of a configured catalog."""
+    return os.path.exists(told) or re.fullmatch(r"[\w-]+", told) is None
 
 
 def existing(table: str, catalog: Path | Catalog) -> tuple[Catalog, tuple[str, ...]]:
@@ -123,7 +135,7 @@ def existing(table: str, catalog: Path | Catalog) -> tuple[Catalog, tuple[str, .
     """
     name, *identifier = identifier_of(table)
     told = os.fspath(catalog) if isinstance(catalog, (str, os.PathLike)) else ""
-    if (os.path.sep in told or "." in told) and "://" not in told and not os.path.exists(told):
+    if told and "://" not in told and _is_file(told) and not os.path.exists(told):
         raise FileNotFoundError(errno.ENOENT, "there is no such file of a catalog", addresses.absolute(told))
     return open_catalog(name, catalog), tuple(identifier)
 
@@ -284,39 +296,38 @@ class IcebergTable(Known):
         state = self.state(offsets)
 
         def commit() -> None:
-            self._prepare(within_pythons_times(rows))
+            self.prepare(within_pythons_times(rows))
             self._within(partial(_commit, self._table, rows, state), rows.nbytes)
 
         self._attempt(commit, state)
 
-    def _prepare(self, has_bounds: bool) -> None:
+    def prepare(self, has_bounds: bool) -> None:
         """Set the properties that a commit needs."""
         needed = PROPERTIES if has_bounds else PROPERTIES | NO_BOUNDS
         if missing := {name: value for name, value in needed.items() if self._table.properties.get(name) != value}:
-            self._within(partial(set_properties, self._table, missing))
+            self._within(partial(_set_properties, self._table, missing))
 
     def _attempt(self, commit: Callable[[], None], state: TableState) -> None:
         """Commit, again where a program that leaves the offsets as they are was first."""
         from pyiceberg.exceptions import CommitFailedException
 
-        for _ in range(ATTEMPTS):
+        def once() -> None:
             try:
                 commit()
             except LogStorageError as error:
-                if not isinstance(error.__cause__, CommitFailedException):
-                    if self._has(state):  # the answer was lost on its way, not the commit
-                        break
+                lost_race = isinstance(error.__cause__, CommitFailedException)
+                if lost_race or not self._has(state):  # else the answer was lost on its way, not the commit
                     raise
-                self._within(self._table.refresh)
-                self.check_race(self._find)
-            else:
-                break
-        else:
-            raise KtsError(f"{self.name}: in {ATTEMPTS} attempts another program committed first each time; run again")
+
+        def refresh() -> None:
+            self._within(self._table.refresh)
+            self.check_race(self._find)
+
+        attempted(self.name, once, CommitFailedException, refresh)
         self.committed(state)
 
 
-def set_properties(table: Table, missing: dict[str, str]) -> None:
+def _set_properties(table: Table, missing: dict[str, str]) -> None:
     """Set properties of a table whose newest snapshot is the one that is known.
 
     What is known afterwards is what the catalog has: a commit on top of it would not notice a snapshot that came

@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime
 import errno
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kts.dataset.options import Path
 from kts.model import TopicPartition
 from kts.store import addresses, local
 from kts.store.source import files
@@ -99,7 +101,7 @@ class RowRange(NamedTuple):
         return wanted
 
 
-class TableAt(Known):
+class TableAt(Known, ABC):
     """A table at one of its commits.
 
     Attributes
@@ -115,6 +117,7 @@ class TableAt(Known):
         """What it knows."""
         return self._found
 
+    @abstractmethod
     def rows(self, columns: Sequence[str], wanted: RowRange) -> Iterator[pa.RecordBatch]:
         """The rows of that commit and of those before it.
 
@@ -123,10 +126,9 @@ class TableAt(Known):
         LogStorageError
             A file of the table is gone or cannot be read.
         """
-        raise NotImplementedError
 
 
-def table_at(table: str, catalog: str | None, seconds: float) -> TableAt:
+def table_at(table: str, catalog: Path | Catalog | None, seconds: float) -> TableAt:
     """A table that ``kts sync`` made, as it names it, at its newest commit.
 
     Raises

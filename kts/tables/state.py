@@ -14,15 +14,17 @@ from typing import Any, NamedTuple
 
 from kts.arguments import INT32_MAX, INT64_MAX
 from kts.dataset.increments import Offsets, TopicIds, to_json
-from kts.errors import InvalidTopicError, LogStorageError
+from kts.errors import InvalidTopicError, KtsError, LogStorageError
 from kts.model import TopicPartition
 from kts.segment.names import TOPIC_ID, check_topic
+from kts.store.protocol import Result
 from kts.tables.rows import lost_race
 
 OFFSETS = "kts.offsets"  # {"orders": {"0": 23}}, the offset of the next record
 TOPIC_IDS = "kts.topic.ids"  # {"orders": "0pRNyzbsQCOp2wUfl5aKFA"}, where the topic had an id
 SNAPSHOT = "kts.snapshot"  # of a table's properties: the snapshot whose offsets they are
 NO_SNAPSHOT = "none"  # of a new table
+ATTEMPTS = 20  # of a commit, against programs that rewrite or expire what is there
 MOST_BYTES = 64 << 20  # of a text: millions of partitions
 NEXT = (
     "give the offset of the next record of each partition that the table has as from_offsets, such as"
@@ -227,6 +229,40 @@ def _descends(snapshot: int | None, ancestor: int, older: Callable[[], Iterable[
         if snapshot == ancestor:
             break
     return snapshot == ancestor
+
+
+# --- commits --------------------------------------------------------------------------------------
+
+
+def attempted(
+    table: str, commit: Callable[[], Result], lost_race: type[Exception], prepare: Callable[[], object]
+) -> Result:
+    """The result of a commit, made again where another program committed first.
+
+    Parameters
+    ----------
+    table : str
+        Its name, for errors.
+    commit : callable
+        It raises LogStorageError.
+    lost_race : type
+        What caused that error if the table was changed meanwhile.
+    prepare : callable
+        Called before it is made again.
+
+    Raises
+    ------
+    KtsError
+        Another program was first each time.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return commit()
+        except LogStorageError as error:
+            if not isinstance(error.__cause__, lost_race):
+                raise
+            prepare()
+    raise KtsError(f"{table}: in {ATTEMPTS} attempts another program committed first each time; run again")
 
 
 # --- of a table -----------------------------------------------------------------------------------

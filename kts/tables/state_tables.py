@@ -189,7 +189,7 @@ class StateIceberg(IcebergTable):
                 self._table.io.delete(file.file_path)
             files.clear()
             done.added = done.removed = done.without_timestamp = 0
-            self._prepare(True)
+            self.prepare(True)
             for bucket, tasks in self._within(partial(self._planned, changes)):
                 change = self._delete if _is_small(changes, bucket, tasks) else self._rewrite
                 change(changes, bucket, tasks, files, done)
@@ -236,7 +236,7 @@ class StateIceberg(IcebergTable):
         if not rows.num_rows:
             return
         if not within_pythons_times(rows):
-            self._prepare(False)
+            self.prepare(False)
         files.new += self._within(partial(_written, self._table, rows), rows.nbytes)
 
     def _planned(self, changes: Changes) -> list[tuple[int, list[FileScanTask]]]:

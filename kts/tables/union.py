@@ -24,18 +24,19 @@ from kts.dataset.paths import (
 )
 from kts.errors import OffsetOutOfRangeError
 from kts.model import TopicPartition
-from kts.options import PATH, option, same, takes_only
+from kts.options import same, takes_only
 from kts.remote.buckets import TIME_LIMIT_S, time_limit
 from kts.segment.rereading import settled
-from kts.tables.iceberg import ATTEMPTS
-from kts.tables.options import SyncOptions
+from kts.tables.options import LocalSyncOptions, SyncOptions
 from kts.tables.reading import RowRange, TableAt, table_at
 from kts.tables.rows import READ, table_rows, table_schema, with_times_within
 from kts.tables.run import Bounds, SyncSource, plausible_times
+from kts.tables.state import ATTEMPTS
 from kts.times import Time
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyiceberg.catalog import Catalog
 
 COLUMNS = tuple(table_schema().names)
 NEEDED = ("offset", "timestamp")  # of a scan, whatever the columns
@@ -53,8 +54,6 @@ class UnionOptions(LogOptions):
         and name, as ``lake.db.orders``, with ``catalog``; or a folder of Parquet files.
     path : path or list of paths
         The log, as for ``kts.open``.
-    catalog : path, optional
-        The SQLite file of the Iceberg catalog. Without it the table is a folder.
     topics : list of str, optional
         Only topics of these names, or of patterns such as ``ord*``. None is every topic of which the table has offsets,
         or, if it has none yet, every topic except Kafka's internal ones.
@@ -74,7 +73,7 @@ class UnionOptions(LogOptions):
     table: Path
     path: Path | Sequence[Path] | None
     _: KW_ONLY
-    catalog: Path | None = option(None, PATH)
+    catalog: Path | Catalog | None = same(LocalSyncOptions, "catalog")
     columns: Sequence[str] | None = None
     starting_timestamp: Time | None = same(RangeOptions, "starting_timestamp")
     ending_timestamp: Time | None = same(RangeOptions, "ending_timestamp")
@@ -170,8 +169,7 @@ def _seam(asked: UnionOptions) -> Seam:
 
 def _table(asked: UnionOptions) -> TableAt:
     seconds = time_limit((asked.storage_options or {}).get("time_limit", TIME_LIMIT_S))
-    catalog = None if asked.catalog is None else os.fspath(asked.catalog)
-    return table_at(os.fspath(asked.table), catalog, seconds)
+    return table_at(os.fspath(asked.table), asked.catalog, seconds)
 
 
 class Seam:

@@ -9,11 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kts.dataset.options import Path
-from kts.errors import KtsError, LogStorageError
 from kts.remote.buckets import TIME_LIMIT_S
 from kts.store.protocol import Result
-from kts.tables.iceberg import ATTEMPTS, IcebergTable, existing, metadata_of
-from kts.tables.state import OFFSETS
+from kts.tables.iceberg import IcebergTable, existing, metadata_of
+from kts.tables.state import OFFSETS, attempted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,14 +81,7 @@ class Upkeep(IcebergTable):
         """The result of a function that commits; again, on newer metadata, if another program committed first."""
         from pyiceberg.exceptions import CommitFailedException
 
-        for _ in range(ATTEMPTS):
-            try:
-                return commit()
-            except LogStorageError as error:
-                if not isinstance(error.__cause__, CommitFailedException):
-                    raise
-                self.refresh()
-        raise KtsError(f"{self.name}: in {ATTEMPTS} attempts another program committed first each time; run again")
+        return attempted(self.name, commit, CommitFailedException, self.refresh)
 
     # --- what it uses -----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support.disk.moments import Moments
 from support.golden import PATIENCE_S, scaled
+from support.kafka.jvm import require_spark
 
 import kts
 from kts.store import local
@@ -129,7 +130,7 @@ def test_records_that_no_cleaning_removes_are_read_exactly_once(
     for many n: each record that is left at the end is read once, none twice, none that was never there, in order, and
     no loss told. The old files are removed at once."""
     if name.startswith(("Spark", "stream")):
-        pytest.importorskip("pyspark")
+        require_spark()
     seed = rng.randrange(2**32)
     with kts.Log(tmp_path / "log" / NAME, CONFIG, clock=lambda: T) as log:
         put(log, random.Random(seed), RECORDS)
@@ -167,7 +168,7 @@ def test_records_that_no_cleaning_removes_are_read_exactly_once(
 @pytest.mark.parametrize("name", ["Spark", "Spark, cut", "Spark of times"])
 def test_tasks_read_a_copy_as_what_was_planned(name: str, tmp_path: Path, rng: random.Random) -> None:
     """On another machine, or another mount, the same files have other inodes and times: nothing was replaced there."""
-    pytest.importorskip("pyspark")
+    require_spark()
     with kts.Log(tmp_path / "log" / NAME, CONFIG, clock=lambda: T) as log:
         put(log, rng, RECORDS)
     expected = READERS[name](tmp_path / "log" / NAME)
@@ -186,7 +187,7 @@ def test_tasks_read_a_copy_as_what_was_planned(name: str, tmp_path: Path, rng: r
 @pytest.mark.parametrize("name", ["Spark", "Spark, cut", "Spark of times"])
 def test_tasks_that_wait_for_long_read_what_many_cleanings_left(name: str, tmp_path: Path, rng: random.Random) -> None:
     """Segments that were planned whole, in pieces or from a time on are gone, or are others of the same name."""
-    pytest.importorskip("pyspark")
+    require_spark()
     with kts.Log(tmp_path / "log" / NAME, CONFIG, clock=lambda: T) as log:
         put(log, rng, RECORDS)
 
@@ -203,7 +204,7 @@ def test_tasks_that_wait_for_long_read_what_many_cleanings_left(name: str, tmp_p
 
 def test_a_segment_that_was_cut_is_no_cleaned_one(tmp_path: Path, rng: random.Random) -> None:
     """A task that finds less than was planned, and no sign of a cleaner, ends the query as before."""
-    pytest.importorskip("pyspark")
+    require_spark()
     with kts.Log(tmp_path / "log" / NAME, CONFIG, clock=lambda: T) as log:
         put(log, rng, RECORDS)
         second = Path(log.segments[1].path)

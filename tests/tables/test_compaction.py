@@ -194,7 +194,7 @@ def test_a_race_that_is_always_lost_ends(tmp_path: Path, monkeypatch: pytest.Mon
         real(*given)
 
     monkeypatch.setattr(compaction, "_replace", replace)
-    monkeypatch.setattr("kts.tables.upkeep.ATTEMPTS", 3)
+    monkeypatch.setattr("kts.tables.state.ATTEMPTS", 3)
     with pytest.raises(KtsError, match="in 3 attempts another program committed first each time"):
         compact(filled.open())
     filled.check_each_once()
